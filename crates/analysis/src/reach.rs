@@ -1,6 +1,6 @@
 //! Verdicts on whether the other side can be reached, at the start and until the end.
 
-use transom_event::errors;
+use transom_event::{Kind, errors, fields};
 
 use crate::evidence::{Evidence, VANISHED_TIMEOUTS};
 use crate::finding::Finding;
@@ -155,18 +155,19 @@ pub(crate) fn unaccepted(evidence: &Evidence) -> Option<Finding> {
 pub(crate) const GONE: &str = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)?";
 const TOO_LONG: &str = "The MTU of the path is probably smaller, and the ICMP messages that say so are dropped: try ping -M do -s, then lower the MTU of the route or clamp the MSS, or set net.ipv4.tcp_mtu_probing=1.";
 
-/// Whether what was answered was shorter than a segment, each time, and what is not is no shorter.
+/// Whether what was answered was shorter than a segment, each time, and the first that is not answered
+/// is a whole one. Of many short ones that are lost the path says nothing of their length.
 fn are_only_long_ones_lost(evidence: &Evidence) -> bool {
     let (summary, steps) = (evidence.summary, evidence.steps);
-    let is_short = |pair: &[Step]| pair[1].acked - pair[0].acked < u64::from(summary.mss);
-    let last = steps.last().map_or(0, |step| step.settled().outstanding());
+    let mss = u64::from(summary.mss);
+    let is_short = |pair: &[Step]| pair[1].acked - pair[0].acked < mss;
+    let acked = steps.last().map_or(0, |step| step.acked);
+    let mut sends = steps.iter().filter(|step| step.kind() == Kind::Send);
+    let unanswered = |step: &Step| u64::from(fields::sent(step.point.aux).0).min(step.sent - acked);
+    let first = sends.find(|step| step.sent > acked).map_or(0, unanswered);
     let came = summary.acked > 0 || summary.received > 0;
     // Where the recording began later, longer ones may have been answered before.
-    summary.coverage.begun
-        && came
-        && summary.mss > 0
-        && last >= summary.mss
-        && steps.windows(2).all(is_short)
+    summary.coverage.begun && came && mss > 0 && first >= mss && steps.windows(2).all(is_short)
 }
 
 pub(crate) fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
