@@ -278,7 +278,8 @@ fn pacing(evidence: &Evidence, share: f64) -> Finding {
                 format!("{} for {}", rate(*bytes as f64 * 8.0), time(*ns))
             };
             let each: Vec<String> = several.iter().take(MOST_RATES).map(each).collect();
-            format!("at {} rates: {}", several.len(), each.join(", "))
+            let others = if several.len() > MOST_RATES { ", …" } else { "" };
+            format!("at {} rates: {}{others}", several.len(), each.join(", "))
         }
     };
     let finding = format!(

@@ -113,14 +113,19 @@ impl Evidence<'_> {
             }
             runs.push((rate, step.time_ns()..step.time_ns()));
         }
-        let mut lasting: BTreeMap<u64, Vec<Range<u64>>> = BTreeMap::new();
         runs.retain(|(_, run)| run.end - run.start >= self.fixed_rate_ns());
+        // Both follow one another: each is looked at once, however many rates there are.
+        let paced = self.limits.spans.iter().filter(|span| span.limit == Limit::Pacing);
+        let mut paced = paced.peekable();
+        let mut lasting: BTreeMap<u64, u64> = BTreeMap::new();
         for (rate, run) in runs {
-            lasting.entry(rate).or_default().push(run);
+            while paced.next_if(|span| span.end_ns <= run.start).is_some() {}
+            for span in paced.clone().take_while(|span| span.start_ns < run.end) {
+                let ns = span.end_ns.min(run.end) - span.start_ns.max(run.start);
+                *lasting.entry(rate).or_default() += ns;
+            }
         }
-        let paced_ns = |runs: Vec<Range<u64>>| self.common_ns(&[Limit::Pacing], runs.into_iter());
-        let mut rates: Vec<(u64, u64)> =
-            lasting.into_iter().map(|(rate, runs)| (rate, paced_ns(runs))).collect();
+        let mut rates: Vec<(u64, u64)> = lasting.into_iter().collect();
         rates.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
         rates
     }
