@@ -341,6 +341,20 @@ mod tests {
     }
 
     #[test]
+    fn timeouts_that_an_agent_counts_anew_are_those_since_then() {
+        let on = |minute, timeouts, retransmitted| Connection {
+            kind: RowKind::Interim,
+            timeouts: Some(timeouts),
+            retransmitted,
+            data_segments_sent: 100 * retransmitted,
+            ..row(7, minute)
+        };
+        let found = answer(&question(), &[on(-4, 50, 60), on(1, 2, 63)], &[], 9);
+        // Those of the kernel go on.
+        assert_eq!((found.asked.timeouts, found.asked.retransmitted), (2, 0.01));
+    }
+
+    #[test]
     fn a_socket_that_connects_again_has_a_connection_each_time() {
         let with = |kind, minute, decisions: &str| Connection {
             kind,

@@ -14,9 +14,11 @@ pub struct Counted<'a> {
 }
 
 impl Counted<'_> {
-    /// By how much a counter rose.
+    /// By how much a counter rose. One that is less than it was has begun anew: those of the agent do
+    /// when it is started again.
     fn more(&self, of: fn(&Connection) -> u64) -> u64 {
-        of(self.row).saturating_sub(self.before.map_or(0, of))
+        let (now, before) = (of(self.row), self.before.map_or(0, of));
+        now.checked_sub(before).unwrap_or(now)
     }
 
     /// It began before the time, and nobody knows what its counters were then.
