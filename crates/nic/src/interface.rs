@@ -200,6 +200,8 @@ pub(crate) struct Route {
     destination: IpAddr,
     pub prefix: u8,
     gateway: Option<IpAddr>,
+    /// Its gateway is of the other family (RFC 8950), which we do not use.
+    has_other_gateway: bool,
     source: Option<IpAddr>,
     /// The least is preferred; other tables than `main` last.
     rank: (bool, u32),
@@ -214,12 +216,13 @@ impl Route {
         };
         let mut table = u32::from(message.u8(4));
         let (mut over, mut metric, mut destination) = (0, 0, any);
-        let (mut gateway, mut source) = (None, None);
+        let (mut gateway, mut has_other_gateway, mut source) = (None, false, None);
         for (kind, value) in message.attributes(RTMSG) {
             match kind {
                 libc::RTA_OIF => over = number(value),
                 libc::RTA_DST => destination = address(value)?,
                 libc::RTA_GATEWAY => gateway = address(value),
+                libc::RTA_VIA => has_other_gateway = true,
                 libc::RTA_PREFSRC => source = address(value),
                 libc::RTA_PRIORITY => metric = number(value),
                 libc::RTA_TABLE => table = number(value),
@@ -227,11 +230,13 @@ impl Route {
             }
         }
         let rank = (table != u32::from(libc::RT_TABLE_MAIN), metric);
-        let route = Route { over, destination, prefix: message.u8(1), gateway, source, rank };
+        let prefix = message.u8(1);
+        let route = Route { over, destination, prefix, gateway, has_other_gateway, source, rank };
         (message.u8(7) == libc::RTN_UNICAST).then_some(route)
     }
 
     fn on_link(&self) -> Option<(IpAddr, u8)> {
-        self.gateway.is_none().then_some((self.destination, self.prefix))
+        let is_direct = self.gateway.is_none() && !self.has_other_gateway;
+        is_direct.then_some((self.destination, self.prefix))
     }
 }

@@ -97,7 +97,9 @@ fn a_gateway_is_on_the_link() {
     for on_link in ["wlan0,,10.99.0.7", "wlan0,,fd99::7", "wlan0,,fe80::7"] {
         assert!(resolve(&near, on_link).is_ok(), "{on_link}");
     }
-    near.ip("route add 10.77.0.0/16 dev wlan0");
+    near.ip("route add 10.77.0.0/16 via inet6 fe80::7 dev wlan0");
+    assert!(refusal(&near, "wlan0,,10.77.0.1").contains("on no network"), "behind a router");
+    near.ip("route replace 10.77.0.0/16 dev wlan0");
     assert!(resolve(&near, "wlan0,,10.77.0.1").is_ok(), "the host has a route to it");
     near.ip("route add default via 10.88.0.1 dev wlan0 onlink");
     assert!(resolve(&near, "wlan0,,10.88.0.1").is_ok(), "the host's own gateway");
