@@ -15,6 +15,10 @@ use crate::system;
 /// have few descriptors: three of four are for sockets.
 const REMEMBERED: usize = 1024;
 
+/// So many of our last descriptors are for one call alone: a copy of the program's, and what is read
+/// of it (`/proc`).
+const UNREMEMBERED: usize = 12;
+
 pub struct Processes {
     /// So many threads are remembered.
     room: usize,
@@ -42,20 +46,18 @@ impl Processes {
                 other => return other,
             }
         }
-        let asked = self.open(tid).and_then(|thread| Ok((get(&thread, fd)?, thread)));
-        let (descriptor, thread) = match asked {
-            // What we remember takes descriptors, too.
-            Err(Errno(libc::EMFILE)) if !self.threads.is_empty() => {
-                self.threads.clear();
-                let thread = self.open(tid)?;
-                (get(&thread, fd)?, thread)
-            }
-            other => other?,
-        };
+        let thread = self.open(tid)?;
+        let descriptor = get(&thread, fd)?;
         if self.threads.len() >= self.room {
             self.threads.clear();
         }
-        self.threads.insert(tid, (!self.only_processes).then_some(thread));
+        // The kernel gives the lowest number that is free.
+        let is_last = descriptor.as_raw_fd() as usize + UNREMEMBERED >= system::most_descriptors();
+        if is_last {
+            self.threads.values_mut().for_each(|thread| *thread = None);
+        }
+        let is_remembered = !is_last && !self.only_processes;
+        self.threads.insert(tid, is_remembered.then_some(thread));
         Ok(descriptor)
     }
 

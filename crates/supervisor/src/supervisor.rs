@@ -363,10 +363,11 @@ impl<'a> Supervisor<'a> {
         if !delivered {
             return;
         }
-        if self.is_awaited(key) {
-            return self.closed.push(key);
+        if !self.is_awaited(key) {
+            self.remove(key);
+        } else if !self.closed.contains(&key) {
+            self.closed.push(key);
         }
-        self.remove(key);
     }
 
     /// Whether a thread still waits for a listener or an attempt to connect: for it, the kernel keeps

@@ -448,6 +448,37 @@ fn a_program_that_has_all_descriptors_still_uses_them() {
     assert_eq!(told, "EMFILE True\nEMFILE\nall\n");
 }
 
+/// A descriptor of ours is kept for each thread that calls, but none of the last ones.
+#[test]
+fn threads_of_a_program_that_has_all_descriptors_keep_their_privileges() {
+    if !own_namespace() || !has("prlimit") || !has("python3") {
+        return;
+    }
+    let script = "import socket, threading\n\
+         several = []\n\
+         try:\n \
+             while True: several.append(socket.socket())\n\
+         except OSError: pass\n\
+         wrong, begin = [], threading.Event()\n\
+         def work(n):\n \
+             begin.wait()\n \
+             try:\n  \
+                 for _ in range(9): several[n].getsockname()\n  \
+                 several[n].bind(('127.0.0.1', 100 + n))\n  \
+                 assert several[n].getsockname()[1] == 100 + n\n \
+             except Exception as error: wrong.append(repr(error))\n\
+         threads = [threading.Thread(target=work, args=(n,)) for n in range(40)]\n\
+         for thread in threads: thread.start()\n\
+         begin.set()\n\
+         for thread in threads: thread.join()\n\
+         print(len(several) > 40, wrong)";
+    for _ in 0..5 {
+        let mut command = Command::new("prlimit");
+        command.args(["--nofile=110:110", SUPERVISOR, "--stack", "host", "--", "unshare", "-n"]);
+        assert_eq!(text(command.args(["python3", "-c", script])), "True []\n");
+    }
+}
+
 /// Under a copy of the supervisor that everybody may run.
 fn as_nobody(program: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
