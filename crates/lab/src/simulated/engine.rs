@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -43,7 +44,10 @@ pub fn check(engine: &Path, scenario: &Scenario) -> Result<()> {
     let path = folder.path().join(SCENARIO);
     fs::write(&path, serde_json::to_vec(scenario)?)
         .with_context(|| format!("writing {}", path.display()))?;
-    let output = Command::new(engine).arg("check").arg(&path).stdin(Stdio::null()).output();
+    let mut command = Command::new(engine);
+    // Ctrl-C is for us: who asked is told that it was interrupted, and not how a child of ours ended.
+    command.arg("check").arg(&path).stdin(Stdio::null()).process_group(0);
+    let output = command.output();
     let output = output.with_context(|| format!("starting {}", engine.display()))?;
     if output.status.success() {
         return Ok(());
@@ -128,4 +132,22 @@ pub fn read(directory: &Path) -> Result<Outcome> {
     let path = directory.join(Outcome::FILE);
     let text = fs::read(&path).with_context(|| format!("{PROGRAM} left no {}", path.display()))?;
     serde_json::from_slice(&text).with_context(|| format!("{} is damaged", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_sends_us_does_not_end_a_check() {
+        let folder = tempfile::tempdir().unwrap();
+        let engine = folder.path().join("engine");
+        let script = "#!/bin/sh\nread -r _ _ _ _ group _ < /proc/$$/stat\n\
+            [ \"$group\" = $$ ] || { echo \"in the group $group\" >&2; exit 1; }\n";
+        fs::write(&engine, script).unwrap();
+        fs::set_permissions(&engine, fs::Permissions::from_mode(0o755)).unwrap();
+        check(&engine, &Scenario::default()).unwrap();
+    }
 }
