@@ -116,7 +116,7 @@ class Charts {
     // The legend names the most important curve first; it is drawn last, on top.
     const legend = known.map((one) => this.key(caption, chart, one)), values = legend.toReversed(), series = known.toReversed();
     plot.setAttribute("aria-label", `${chart.title} over time: ${known.map((s) => s[0]).join(", ")}`);
-    if (chart.bins) caption.querySelector("i").textContent += `, means of ${+(this.data.throughput.width * 1000).toPrecision(3)} ms`;
+    if (chart.bins) caption.querySelector("i").textContent += `, means of ${bin(this.data.throughput.width)}`;
     const options = this.options(chart, chart.height, {
       series: [{}, ...series.map(([name, , ink, how]) => ({
         label: name, scale: "y", show: !this.off.has(name), stroke: () => colour(ink), width: how.width, dash: how.dash,
@@ -377,9 +377,14 @@ class Charts {
 
 const sum = (numbers) => numbers.reduce((a, b) => a + b, 0);
 
+// With as many decimals as tell one multiple of the step from the next exactly: 0.0025 has four.
 function seconds10(value, step) {
-  return value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9))) + " s";
+  const digit = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), units = step * 10 ** digit;
+  return value.toFixed(digit + (Math.abs(units - Math.round(units)) > 1e-6)) + " s";
 }
+
+// The width of a mean, s.
+const bin = (width) => (width < 1 ? +(width * 1000).toPrecision(3) + " ms" : +width.toPrecision(6) + " s");
 
 // Two fingers: what was between them stays between them.
 function pinch(u, charts) {

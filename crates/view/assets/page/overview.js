@@ -7,8 +7,8 @@ class Overview {
     const series = [], sources = [];
     const inks = [["--blue", "--red"], ["--orange", "--purple"]];
     // The ACKs of an upload and the requests of a download are not worth a curve.
-    const peak = Math.max(...all.flatMap((one) => [...one.up, ...one.down]));
     for (const [at, one] of all.entries()) {
+      const peak = Math.max(...one.up, ...one.down);
       const prefix = several ? String.fromCharCode(65 + at) + " " : "", [sent, received] = inks[at % 2];
       const columns = [];
       const add = (name, values, ink, how) => {
@@ -18,7 +18,7 @@ class Overview {
       };
       add("sent", one.up, sent, { scale: "y", width: 1.4, fill: several ? 0 : 0.1 });
       add("received", one.down, received, { scale: "y", width: 1.4, dash: [5, 2] });
-      add("retransmitted", one.again, several ? sent : "--ink", { scale: "n", width: 1, fill: 0.35 });
+      add(`retransmitted, up to ${count(Math.max(...one.again))} segments`, one.again, several ? sent : "--ink", { scale: "n", width: 1, fill: 0.35 });
       sources.push({ times: one.times, columns });
     }
     if (!series.length) {
@@ -33,7 +33,7 @@ class Overview {
     plot.setAttribute("aria-label", "Throughput of all connections over time: " + series.map((one) => one.name).join(", "));
     const values = series.map((one) => this.key(caption, one));
     const unit = document.createElement("i");
-    const widths = all.map((one) => +(one.width * 1000).toPrecision(3) + " ms");
+    const widths = all.map((one) => bin(one.width));
     const same = widths.every((width) => width === widths[0]);
     unit.textContent = "Mbit/s, means of " + (same ? widths[0] : widths.map((width, at) => `${width} (${String.fromCharCode(65 + at)})`).join(" and "));
     caption.prepend(unit);

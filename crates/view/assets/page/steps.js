@@ -2,7 +2,7 @@
 
 function steps(u, series, first, last) {
   const xs = u.data[0], ys = u.data[series], { left, top, width, height } = u.bbox;
-  const { min: x0, max: x1 } = u.scales.x, { min: y0, max: y1 } = u.scales.y;
+  const { min: x0, max: x1 } = u.scales.x, { min: y0, max: y1 } = u.scales[u.series[series].scale];
   const perX = width / (x1 - x0), perY = height / (y1 - y0), floor = top + height;
   const stroke = new Path2D(), fill = new Path2D();
   let x = 0, low = 0, high = 0, now = null, start = 0;

@@ -301,9 +301,15 @@ fn throughput(svg: &mut String, series: &Series, start_ns: u64, x: Scale, top: f
     panel.curves(svg, &curves);
     let inks: Vec<Ink> = curves.iter().map(|curve| curve.ink).collect();
     legend(svg, (LEFT, RIGHT), top, &inks);
-    let width = format!("means of {} ms", bins.bin_ns as f64 / 1e6);
-    text(svg, (RIGHT, top), "end", TEXT, SOFT, &width);
+    text(svg, (RIGHT, top), "end", TEXT, SOFT, &mean_of(bins.bin_ns));
     top + 74.0
+}
+
+fn mean_of(bin_ns: u64) -> String {
+    match bin_ns as f64 {
+        ns if ns >= 1e9 => format!("means of {} s", ns / 1e9),
+        ns => format!("means of {} ms", ns / 1e6),
+    }
 }
 
 fn time_axis(svg: &mut String, x: Scale, top: f64) -> f64 {
@@ -318,4 +324,15 @@ fn time_axis(svg: &mut String, x: Scale, top: f64) -> f64 {
     let middle = (LEFT + RIGHT) / 2.0;
     text(svg, (middle, top + 20.0), "middle", TEXT, INK, "time since start of recording (s)");
     top + 25.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mean_of;
+
+    #[test]
+    fn the_width_of_a_mean_has_the_unit_that_people_read() {
+        assert_eq!(mean_of(200_000_000), "means of 200 ms");
+        assert_eq!(mean_of(200_000_000_000), "means of 200 s");
+    }
 }

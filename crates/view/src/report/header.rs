@@ -42,7 +42,13 @@ fn seconds(ns: u64) -> String {
         0..=999_999 => format!("{} µs", ns / 1000),
         1_000_000..=999_999_999 => format!("{:.1} ms", ns as f64 / 1e6),
         1_000_000_000..=599_999_999_999 => format!("{:.1} s", ns as f64 / 1e9),
-        _ => format!("{} min {} s", ns / 60_000_000_000, ns / 1_000_000_000 % 60),
+        _ => {
+            let s = ns / 1_000_000_000;
+            match s / 3600 {
+                0 => format!("{} min {} s", s / 60, s % 60),
+                hours => format!("{hours} h {} min", s / 60 % 60),
+            }
+        }
     }
 }
 
@@ -163,6 +169,13 @@ mod tests {
         assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
         assert_eq!(utc(951_782_400_000_000_000), "2000-02-29 00:00:00 UTC");
         assert_eq!(utc(1_772_460_311_000_000_000), "2026-03-02 14:05:11 UTC");
+    }
+
+    #[test]
+    fn a_long_recording_is_told_in_hours() {
+        assert_eq!(seconds(59_900_000_000), "59.9 s");
+        assert_eq!(seconds(3_599_000_000_000), "59 min 59 s");
+        assert_eq!(seconds(23_403_000_000_000), "6 h 30 min");
     }
 
     #[test]

@@ -92,7 +92,7 @@ fn conspicuous(traces: &[Trace]) -> String {
         }),
         (grown, |a| format!("RTT {:.0} × its minimum", grown(a) * RTT_GROWTH)),
     ];
-    let mut listed: Vec<(String, String)> = Vec::new();
+    let mut listed: Vec<Conspicuous> = Vec::new();
     for (badness, reason) in kinds {
         let all = traces
             .iter()
@@ -106,7 +106,7 @@ fn conspicuous(traces: &[Trace]) -> String {
             if chosen == FOR_ONE_REASON || listed.len() == CONSPICUOUS {
                 break;
             }
-            if listed.iter().any(|(other, _)| *other == key) {
+            if listed.iter().any(|other| other.key == key) {
                 continue;
             }
             chosen += 1;
@@ -114,15 +114,37 @@ fn conspicuous(traces: &[Trace]) -> String {
                 remote if remote.is_empty() => format!("cookie {}", analysis.cookie),
                 remote => remote.clone(),
             };
-            let name = escape(&format!("{} {remote}", analysis.program));
-            let (reason, whole) = (reason(analysis), escape(&rows::ends(analysis)));
-            let item = format!(
-                "<li title=\"{whole}: {reason}\"><a href=\"#{key}\">{name}</a> {reason}</li>\n"
-            );
-            listed.push((key, item));
+            listed.push(Conspicuous {
+                key,
+                name: format!("{} {remote}", analysis.program),
+                port: analysis.ends.map(|ends| ends.local.port()),
+                whole: rows::ends(analysis),
+                reason: reason(analysis),
+            });
         }
     }
-    listed.into_iter().map(|(_, item)| item).collect()
+    listed.iter().map(|one| one.item(&listed)).collect()
+}
+
+/// A connection to look at first.
+struct Conspicuous {
+    key: String,
+    name: String,
+    /// Its own.
+    port: Option<u16>,
+    whole: String,
+    reason: String,
+}
+
+impl Conspicuous {
+    /// As a list item. Where several of the list go to one place, their own ports tell them apart.
+    fn item(&self, listed: &[Conspicuous]) -> String {
+        let alike = listed.iter().filter(|other| other.name == self.name).count() > 1;
+        let port = self.port.filter(|_| alike).map(|port| format!(" from :{port}"));
+        let name = escape(&format!("{}{}", self.name, port.unwrap_or_default()));
+        let (key, whole, reason) = (&self.key, escape(&self.whole), &self.reason);
+        format!("<li title=\"{whole}: {reason}\"><a href=\"#{key}\">{name}</a> {reason}</li>\n")
+    }
 }
 
 fn lost(analysis: &Analysis) -> f64 {

@@ -204,6 +204,39 @@ fn a_number_has_three_digits_and_none_of_them_gets_lost() {
     assert_eq!(measured(&chromium, "short.html", &html, "1280,800", &script), 1);
 }
 
+#[test]
+fn a_label_of_time_is_exactly_where_it_stands() {
+    let Some(chromium) = browser() else { return };
+    let html =
+        page(&[Trace::new(recording(&[Story::upload(1, 50)]), meta())], &Selection::default())
+            .unwrap();
+    let written = "0.0225 s 2.5 s 5.0 s 0.3 s 20 s; 50 ms 100 s";
+    let labels = "[[0.0225, 0.0025], [2.5, 2.5], [5, 2.5], [0.3, 0.1], [20, 10]]";
+    let script = format!(
+        "Number({labels}.map((one) => seconds10(...one)).join(' ') + \
+         '; ' + [0.05, 100].map(bin).join(' ') === '{written}')"
+    );
+    assert_eq!(measured(&chromium, "labels.html", &html, "1280,800", &script), 1);
+}
+
+/// Retransmissions are counted in segments, and throughput in Mbit/s: one axis for both is wrong.
+#[test]
+fn a_curve_is_drawn_on_the_scale_that_it_names() {
+    let Some(chromium) = browser() else { return };
+    let html =
+        page(&[Trace::new(recording(&[Story::upload(1, 50)]), meta())], &Selection::default())
+            .unwrap();
+    // The segments' scale ends at 90, so 30 of them are a third of the 90 pixels.
+    let script = "(() => { const kept = Path2D; \
+         Path2D = class { ys = []; moveTo(x, y) { this.ys.push(y); } lineTo(x, y) { this.ys.push(y); } }; \
+         const u = { data: [[0, 1], [30, 30]], bbox: { left: 0, top: 0, width: 100, height: 90 }, \
+           series: [{}, { scale: 'n' }], \
+           scales: { x: { min: 0, max: 1 }, y: { min: 0, max: 10 }, n: { min: 0, max: 90 } } }; \
+         const { ys } = steps(u, 1, 0, 1).stroke; Path2D = kept; \
+         return Number(ys.length > 1 && ys.every((y) => y === 60)); })()";
+    assert_eq!(measured(&chromium, "scale.html", &html, "1280,800", script), 1);
+}
+
 fn pages() -> Vec<(&'static str, String)> {
     let many = |count: u64| -> Vec<Story> {
         (1..=count).map(|n| Story::upload(n, 20_000 / count as usize + 30)).collect()
@@ -260,6 +293,18 @@ fn two_runs_are_drawn_together() {
     assert_eq!(drawn, 5);
     assert!(dom.contains("A sent") && dom.contains("B sent"), "curves of the overview");
     assert!(dom.contains("Mbit/s, means of ") && dom.contains(" ms (A) and "), "bins of each");
+}
+
+#[test]
+fn of_two_runs_the_slow_one_has_its_curve_too() {
+    let Some(chromium) = browser() else { return };
+    let slow = recording(&[Story { rate: 20, ..Story::upload(9, 400) }]);
+    let there = PageMeta { source: "slow.tr".into(), ..meta() };
+    let fast = recording(&[Story { rate: 400_000, rtt_us: 2000, ..Story::upload(7, 5000) }]);
+    let traces = [Trace::new(slow, there), Trace::new(fast, meta())];
+    let html = page(&traces, &Selection::default()).unwrap();
+    let (_, _, dom) = draw(&chromium, &write("unlike.html", &html));
+    assert!(dom.contains("A sent") && dom.contains("B sent"), "curves of the overview");
 }
 
 #[test]

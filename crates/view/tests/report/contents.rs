@@ -142,3 +142,17 @@ fn only_the_top_ones_get_curves_and_all_are_in_the_table() {
     }
     assert!(html.contains("id=\"c30\"") && !html.contains("id=\"c1\""));
 }
+
+#[test]
+fn conspicuous_connections_to_one_server_are_told_apart_by_their_own_ports() {
+    let listed = |stories: &[Story]| {
+        let html = render(&recording(stories), &PageMeta::default());
+        let (_, rest) = html.split_once("<h3>Look at these first</h3>").expect("they are listed");
+        rest.split("</ol>").next().unwrap().to_owned()
+    };
+    let [one, other] = [7, 207].map(|cookie| Story::upload(cookie, 3000));
+    let alike = listed(&[one, other]);
+    assert!(alike.contains(" from :40007</a>") && alike.contains(" from :40207</a>"), "{alike}");
+    let unlike = listed(&[one, Story { program: "curl", ..other }]);
+    assert!(!unlike.contains(" from :"), "their programs tell them apart: {unlike}");
+}
