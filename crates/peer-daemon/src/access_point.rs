@@ -2,11 +2,12 @@
 //! else the gateway's hardware address, else the gateway's address.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use transom_link::netlink::{Message, Netlink, Request, address, family};
 
 use crate::{interface, nl80211};
 
@@ -72,13 +73,20 @@ impl AccessPoint {
 /// Asks the gateway for it if the kernel does not know: else terminals that have talked to it
 /// would name the access point otherwise than those that have not.
 fn hardware_address(gateway: IpAddr, interface: &str) -> Option<String> {
-    let look = || {
-        let arp = fs::read_to_string("/proc/self/net/arp").unwrap_or_default();
-        neighbour(&arp, gateway, interface)
+    let index = interface::number(interface)?;
+    let mut netlink = Netlink::open().ok()?;
+    let question = [&[family(gateway)][..], &[0; NDMSG - 1]].concat();
+    let mut look = || {
+        let all = netlink.dump(Request::new(libc::RTM_GETNEIGH, 0, &question)).ok()?;
+        all.iter().find_map(|message| neighbour(message, gateway, index))
     };
-    if gateway.is_ipv4() && look().is_none() {
+    if look().is_none() {
         // Port 9 discards (RFC 863); the kernel has to resolve the address to send it.
-        let _ = UdpSocket::bind("0.0.0.0:0").and_then(|s| s.send_to(&[0], (gateway, 9)));
+        let (from, to): (&str, SocketAddr) = match gateway {
+            IpAddr::V4(v4) => ("0.0.0.0:0", (v4, 9).into()),
+            IpAddr::V6(v6) => ("[::]:0", SocketAddrV6::new(v6, 9, 0, index).into()),
+        };
+        let _ = UdpSocket::bind(from).and_then(|socket| socket.send_to(&[0], to));
         let begun = Instant::now();
         while look().is_none() && begun.elapsed() < PATIENCE {
             std::thread::sleep(PATIENCE / 20);
@@ -142,14 +150,18 @@ fn gateways6(table: &str) -> Vec<Gateway> {
     found.into_iter().map(|(_, gateway)| gateway).collect()
 }
 
-/// The hardware address of a neighbour in /proc/net/arp, if the kernel knows it.
-fn neighbour(table: &str, address: IpAddr, interface: &str) -> Option<String> {
-    table.lines().skip(1).find_map(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let [its, _, _, hardware, _, device] = words[..] else { return None };
-        let known = hardware != "00:00:00:00:00:00" && device == interface;
-        (known && its.parse() == Ok(address)).then(|| hardware.to_owned())
-    })
+/// Bytes of struct ndmsg (rtnetlink(7)).
+const NDMSG: usize = 12;
+
+/// The hardware address of `gateway`, if the message is about it and the kernel knows the address.
+fn neighbour(message: &Message, gateway: IpAddr, index: u32) -> Option<String> {
+    let of = |wanted| message.attributes(NDMSG).find(|&(kind, _)| kind == wanted);
+    let unknown = libc::NUD_INCOMPLETE | libc::NUD_FAILED;
+    let known = message.u32(4) == index && message.u16(8) & unknown == 0;
+    let (_, its) = of(libc::NDA_DST).filter(|_| known)?;
+    let (_, hardware) = of(libc::NDA_LLADDR).filter(|_| address(its) == Some(gateway))?;
+    let bytes: Vec<String> = hardware.iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(bytes.join(":"))
 }
 
 /// What makes this terminal another than its neighbours: machine and interface.
@@ -160,6 +172,8 @@ pub fn own_name(interface: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use transom_link::netlink::{address_bytes, messages};
+
     use super::*;
 
     const ROUTES: &str = "\
@@ -191,15 +205,29 @@ eth0\t0000000A\t00000000\t0001\t0\t0\t100\t00FFFFFF\t0\t0\t0
         assert_eq!(gateways6(&table), [gateway("fe80::200:ff:fe00:1", "eth0")]);
     }
 
+    /// What the kernel says of a neighbour on interface 3 in this state.
+    fn told(ip: &str, state: u16) -> Message {
+        let ip: IpAddr = ip.parse().unwrap();
+        let mut body = vec![family(ip), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        body[4..8].copy_from_slice(&3u32.to_ne_bytes());
+        body[8..10].copy_from_slice(&state.to_ne_bytes());
+        let message = Request::new(libc::RTM_NEWNEIGH, 0, &body)
+            .attribute(libc::NDA_DST, &address_bytes(ip))
+            .attribute(libc::NDA_LLADDR, &[2, 0, 0, 0, 0, 0xa1]);
+        messages(&message.finish()).remove(0).1
+    }
+
     #[test]
     fn a_neighbour_counts_only_when_its_hardware_address_is_known() {
-        let table = "IP address HW type Flags HW address Mask Device\n\
-                     10.0.0.1 0x1 0x2 02:00:00:00:00:01 * eth0\n\
-                     10.0.0.2 0x1 0x0 00:00:00:00:00:00 * eth0\n";
-        let of = |text: &str| neighbour(table, text.parse().unwrap(), "eth0");
-        assert_eq!(of("10.0.0.1").as_deref(), Some("02:00:00:00:00:01"));
-        assert_eq!(of("10.0.0.2"), None);
-        assert_eq!(of("10.0.0.3"), None);
+        let of =
+            |message: &Message, ip: &str, index| neighbour(message, ip.parse().unwrap(), index);
+        for ip in ["10.0.0.1", "fe80::1"] {
+            let known = told(ip, libc::NUD_STALE);
+            assert_eq!(of(&known, ip, 3).as_deref(), Some("02:00:00:00:00:a1"));
+            assert_eq!(of(&known, ip, 4), None, "on another interface");
+            assert_eq!(of(&known, "10.0.0.3", 3), None, "another neighbour");
+            assert_eq!(of(&told(ip, libc::NUD_FAILED), ip, 3), None, "it does not answer");
+        }
     }
 
     #[test]

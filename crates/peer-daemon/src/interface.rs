@@ -1,7 +1,7 @@
 //! The addresses of a network interface. Asked of the kernel and not read from /sys, which may show
 //! another network namespace than ours.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use anyhow::{Context, Result, bail};
@@ -74,7 +74,14 @@ pub fn hardware_address(name: &str) -> Vec<u8> {
     ask(name).map(|known| known.hardware).unwrap_or_default()
 }
 
-/// The same, of which there has to be one.
+/// The number by which netlink names the interface.
+pub fn number(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name ends with 0.
+    Some(unsafe { libc::if_nametoindex(name.as_ptr()) }).filter(|&number| number != 0)
+}
+
+/// All addresses, of which there has to be one.
 pub fn some_addresses(name: &str) -> Result<Vec<IpAddr>> {
     let all = addresses(name)?;
     if all.is_empty() {

@@ -65,6 +65,9 @@ pub fn read(path: &Path) -> Result<GroupKey> {
         ),
         other => other.with_context(|| format!("looking at {shown}"))?,
     };
+    if metadata.is_dir() {
+        bail!("{shown} is a directory: name the file that `transom peer key new` made");
+    }
     if metadata.mode() & 0o077 != 0 {
         bail!(
             "{shown} can be read by others (mode {:04o}): chmod 600 {shown}, and make a new key if \

@@ -3,9 +3,9 @@
 //! Two questions of generic netlink: the family's number, and the stations of the interface; a
 //! client's only station is its access point.
 
-use std::ffi::CString;
-
 use transom_link::netlink::{GENERIC_HEADER, Message, Netlink, Request, family_number};
+
+use crate::interface;
 
 /// linux/nl80211.h
 const NL80211_CMD_GET_STATION: u8 = 17;
@@ -14,9 +14,7 @@ const NL80211_ATTR_MAC: u16 = 6;
 
 /// None when the interface is not wireless, not associated, or the kernel does not say.
 pub fn bssid(interface: &str) -> Option<String> {
-    let name = CString::new(interface).ok()?;
-    // SAFETY: the name ends with 0.
-    let index = Some(unsafe { libc::if_nametoindex(name.as_ptr()) }).filter(|&index| index != 0)?;
+    let index = interface::number(interface)?;
     let mut netlink = Netlink::open_generic().ok()?;
     let family = family_number(&netlink.request(Request::family("nl80211")).ok()??)?;
     let stations = Request::generic(family, NL80211_CMD_GET_STATION, 0)

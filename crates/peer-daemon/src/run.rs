@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
+use clap::builder::NonEmptyStringValueParser;
 use transom_machine::signals::Signals;
 use transom_output::{in_plain_words, text_of};
 use transom_peers::{Function, Rules, tidy_name};
@@ -34,13 +35,13 @@ pub struct Args {
     interface: Option<String>,
     /// Name of the access point [default: its BSSID, else the gateway's hardware address,
     /// else its address]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     access_point: Option<String>,
     /// How fast this device is, relative to the others: its weight
     #[arg(long, value_name = "NUMBER", default_value = "1", value_parser = class)]
     class: u16,
     /// The name of this terminal for the others [default: the host's name]
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     name: Option<String>,
     /// How to reach the others on this network: by multicast, or with a Zenoh session to each
     #[arg(long, value_name = "WAY", default_value = "multicast", value_parser = ["multicast", "zenoh"])]

@@ -23,6 +23,23 @@ fn terminals_of_one_network_find_each_other_and_name_it_the_same() {
     assert!(terminals.iter().all(|t| t.status()["access_point"] == first["access_point"]));
 }
 
+/// What the gateway is asked through decides nothing: IPv6 alone leads to the same access point.
+#[test]
+fn a_terminal_without_ipv4_names_the_network_as_the_others_do() {
+    needs_root!();
+    let (lan, group) = (Lan::new(96), Group::new());
+    lan.gateway.ip("addr add fd96::fe/64 dev br0 nodad");
+    let both = Terminal::start(lan.host(1), 1, &group, REHEARSE);
+    let host = lan.host(2);
+    host.ip("addr flush dev eth0");
+    host.ip("addr add fd96::2/64 dev eth0 nodad");
+    host.ip("route add default via fd96::fe");
+    let through = [REHEARSE, &["--connect", "udp/[fd96::fe]:7447"]].concat();
+    let six = Terminal::start(host, 2, &group, &through).status();
+    assert_eq!(six["known_by"], "gateway's hardware address");
+    assert_eq!(six["access_point"], both.status()["access_point"]);
+}
+
 #[test]
 fn one_that_dies_is_forgotten_within_three_seconds_and_found_again() {
     needs_root!();
@@ -188,6 +205,9 @@ fn what_is_missing_is_named_with_the_remedy() {
     assert!(error(&["status"]).contains("transom peer run"));
     assert!(error(&["run", "--key", key, "--class", "0"]).contains("0.1 to 100"));
     assert!(error(&["run", "--key", key, "--connect", "192.0.2.1"]).contains("udp/"));
+    assert!(error(&["run", "--key", key, "--access-point", ""]).contains("--access-point"));
+    assert!(error(&["run", "--key", key, "--name", ""]).contains("--name"));
+    assert!(error(&["run", "--key", "/tmp"]).contains("/tmp is a directory"));
     let nobody = error(&["run", "--key", key, "--interface", "eth7"]);
     assert!(nobody.contains("there is no interface 'eth7'"), "{nobody}");
     assert!(error(&["run", "--key", key, "--rules", "/nonexistent"]).contains("/nonexistent"));
