@@ -164,9 +164,11 @@ pub(crate) fn row(event: &Event, context: Context<'_>, to: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use bytemuck::Zeroable;
-    use transom_event::{Kind, Place};
+    use transom_event::{BodyKind, Kind, Place};
 
     fn event(kind: Kind, body: Body) -> Event {
         let (time_ns, cookie, tgid, cpu) = (1, 2, 3, 4);
@@ -189,6 +191,34 @@ mod tests {
             Body::Sack(Sack::zeroed()),
         ] {
             assert_eq!(cells(&event(Kind::Ack, body)).len(), names);
+        }
+    }
+
+    /// Of each kind, at each place: what one format tells, the other does.
+    #[test]
+    fn a_line_of_json_has_what_a_row_has() {
+        for (kind, place) in Kind::ALL.iter().flat_map(|k| Place::ALL.iter().map(move |p| (*k, *p)))
+        {
+            let body = match kind.body() {
+                BodyKind::None => Body::None,
+                BodyKind::State => Body::State(State::zeroed()),
+                BodyKind::Open => {
+                    Body::Open(Open { comm: [b'a'; 16], algorithm: [b'b'; 16], ..Open::zeroed() })
+                }
+                BodyKind::Sack => Body::Sack(Sack { blocks: [[8, 9]; 4], ..Sack::zeroed() }),
+            };
+            let event = Event { place, aux: [1, 1], ..event(kind, body) };
+            let context = Context { realtime_offset_ns: Some(0), ..Context::default() };
+            let mut line = String::new();
+            row(&event, context, &mut line);
+            let header = header();
+            let in_row =
+                header.split(',').zip(line.split(',')).filter(|(_, cell)| !cell.is_empty());
+            let in_row: BTreeSet<&str> = in_row.map(|(name, _)| name).collect();
+            let json = transom_event::text::value(&event, context);
+            let in_json = json.as_object().unwrap().iter().filter(|(_, value)| !value.is_null());
+            let in_json: BTreeSet<&str> = in_json.map(|(name, _)| name.as_str()).collect();
+            assert_eq!(in_json, in_row, "{kind} at {place}");
         }
     }
 

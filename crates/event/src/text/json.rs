@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json as obj};
 
 use super::Utc;
 use crate::fields::{self, fields};
-use crate::{Body, Event, Open, State};
+use crate::{Body, CaState, Event, Open, State, TcpState};
 
 /// What an event itself does not say.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,6 +79,8 @@ fn sack(event: &Event, s: &crate::Sack) -> Value {
         "snd_nxt": s.snd_nxt, "packets_out": s.packets_out,
         "sacked_out": s.sacked_out, "lost_out": s.lost_out,
         "retrans_out": s.retrans_out,
+        "ca_state": named(CaState::from_number(s.ca_state.into()), s.ca_state.into()),
+        "tcp_state": named(TcpState::from_number(s.tcp_state.into()), s.tcp_state.into()),
     })
 }
 
