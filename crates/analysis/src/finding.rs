@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 /// What held the connection back most, or that nothing can be said. The names in JSON are stable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Too few bytes to be held back by anything.
@@ -52,6 +52,14 @@ pub enum Cause {
     OtherSide,
     Handshake,
     Unknown,
+}
+
+impl Cause {
+    /// As in JSON.
+    pub fn name(self) -> String {
+        let name = serde_json::to_value(self).ok();
+        name.as_ref().and_then(|name| name.as_str()).unwrap_or_default().to_owned()
+    }
 }
 
 /// One cause with its sentences, before its confidence is known.

@@ -1,5 +1,6 @@
 //! The analysis as text for a terminal: pure, the command line only prints it.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use crate::evidence::LITTLE_BYTES;
@@ -25,15 +26,21 @@ const LEAST_WIDTH: usize = 40;
 /// No line but those of the verdict is broken, as in a file.
 pub const ANY_WIDTH: usize = usize::MAX;
 
-/// All connections, as [`crate::analyse`] sorts them; those with few bytes in one line at the end,
-/// unless `all`. No line is longer than `columns`, if that can be.
+/// Where more paragraphs than this would follow one another, only so many of each cause do.
+const MANY: usize = 30;
+const OF_EACH_CAUSE: usize = 5;
+
+/// All connections, as [`crate::analyse`] sorts them; those with few bytes in one line at the end, and
+/// those that are like many others in another, unless `all`. No line is longer than `columns`, if that
+/// can be.
 pub fn explain(analyses: &[Analysis], all: bool, columns: usize) -> String {
     let columns = columns.max(LEAST_WIDTH);
     if analyses.is_empty() {
         return "No connection in this recording.\n".to_owned();
     }
-    let (shown, rest): (Vec<&[Analysis]>, Vec<&[Analysis]>) = families(analyses, |a| a.mptcp)
+    let (mut shown, rest): (Vec<&[Analysis]>, Vec<&[Analysis]>) = families(analyses, |a| a.mptcp)
         .partition(|family| all || family.iter().any(is_worth_a_paragraph));
+    let alike = if all { Vec::new() } else { take_alike(&mut shown) };
     let mut text = String::new();
     for (i, family) in shown.iter().enumerate() {
         if i > 0 {
@@ -45,13 +52,39 @@ pub fn explain(analyses: &[Analysis], all: bool, columns: usize) -> String {
         }
     }
     let rest: Vec<&Analysis> = rest.into_iter().flatten().collect();
-    if !rest.is_empty() {
-        if !shown.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&broken("", &others(&rest), columns));
+    let lines = [
+        (!alike.is_empty()).then(|| more_alike(&alike)),
+        (!rest.is_empty()).then(|| others(&rest)),
+    ];
+    if !shown.is_empty() && lines.iter().any(Option::is_some) {
+        text.push('\n');
+    }
+    for line in lines.into_iter().flatten() {
+        text.push_str(&broken("", &line, columns));
     }
     text
+}
+
+/// Takes out, where there are many, all but those of each cause that come first.
+fn take_alike<'a>(shown: &mut Vec<&'a [Analysis]>) -> Vec<&'a [Analysis]> {
+    if shown.len() <= MANY {
+        return Vec::new();
+    }
+    let mut of_each: HashMap<Cause, usize> = HashMap::new();
+    let mut is_alike = |family: &&[Analysis]| {
+        let so_far = of_each.entry(cause_of(family)).or_default();
+        *so_far += 1;
+        *so_far > OF_EACH_CAUSE
+    };
+    let (alike, first) = shown.iter().partition(|family| is_alike(family));
+    *shown = first;
+    alike
+}
+
+/// That of its subflow with the most bytes.
+fn cause_of(family: &[Analysis]) -> Cause {
+    let most = family.iter().max_by_key(|analysis| analysis.bytes());
+    most.map_or(Cause::Unknown, |analysis| analysis.verdict.cause)
 }
 
 /// Small connections that failed or stalled are worth it too.
@@ -177,6 +210,22 @@ fn numbers(summary: &Summary) -> String {
         parts.push(format!("{again} ({})", percent(summary.loss_share())));
     }
     parts.join(", ")
+}
+
+/// How many of each cause, the most first.
+fn more_alike(alike: &[&[Analysis]]) -> String {
+    let mut of_each: HashMap<Cause, u64> = HashMap::new();
+    alike.iter().for_each(|family| *of_each.entry(cause_of(family)).or_default() += 1);
+    let mut of_each: Vec<(u64, String)> =
+        of_each.into_iter().map(|(cause, n)| (n, cause.name())).collect();
+    of_each.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let of_each: Vec<String> = of_each.iter().map(|(n, cause)| format!("{n} {cause}")).collect();
+    format!(
+        "{}, {} in all: {} (--all shows them)",
+        count(alike.len() as u64, "more connection", "more connections"),
+        bytes(alike.iter().flat_map(|family| family.iter()).map(Analysis::bytes).sum()),
+        of_each.join(", "),
+    )
 }
 
 fn others(rest: &[&Analysis]) -> String {

@@ -118,6 +118,30 @@ fn small_connections_share_a_line_unless_all_are_wanted() {
     assert_eq!(text::explain(&[], false, text::ANY_WIDTH), "No connection in this recording.\n");
 }
 
+/// Hundreds of connections that are alike do not hide the few that are not.
+#[test]
+fn of_many_connections_a_few_of_each_cause_have_a_paragraph_and_the_others_are_counted() {
+    let usual = analysis(Setup { hystart_at: None, receiver_window: 60_000, ..Setup::default() });
+    let rare =
+        analysis(Setup { length_ns: 9000 * MS, blackout: 500 * MS..9000 * MS, ..Setup::default() });
+    assert_eq!(
+        (usual.verdict.cause, rare.verdict.cause),
+        (Cause::ReceiverWindow, Cause::PeerVanished)
+    );
+    let mut all = vec![usual.clone(); 400];
+    all.push(rare);
+    let paragraphs = |text: &str| text.lines().filter(|line| line.starts_with("iperf")).count();
+    let told = text::explain(&all, false, text::ANY_WIDTH);
+    assert_eq!(paragraphs(&told), 6, "{told}");
+    assert!(told.contains("NAT"), "{told}");
+    let last = told.lines().last().unwrap();
+    assert!(last.starts_with("395 more connections, "), "{last}");
+    assert!(last.ends_with(" in all: 395 receiver_window (--all shows them)"), "{last}");
+    assert_eq!(paragraphs(&text::explain(&all, true, text::ANY_WIDTH)), 401);
+    let few = text::explain(&all[..30], false, text::ANY_WIDTH);
+    assert_eq!(paragraphs(&few), 30);
+}
+
 #[test]
 fn the_result_is_json() {
     let analysis =
