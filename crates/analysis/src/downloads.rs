@@ -14,6 +14,9 @@ pub const SLOW_READER_SHARE: f64 = 0.2;
 /// Share of the offered window in use per round trip from which it counts as the limit.
 pub const WINDOW_USED_SHARE: f64 = 0.8;
 
+/// A window that is at its largest in this part of the time did not grow with what came.
+const EARLY: u64 = 4;
+
 /// The most that one arrival brings; segments that wait for the socket are joined. What an `ack`
 /// has brought is seen in the event after it, so one arrival does not end a silence.
 const ONE_ARRIVAL: u64 = 1 << 18;
@@ -76,7 +79,30 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         rate(summary.goodput_down),
         bytes(summary.max_recv_queue.into()),
     );
-    Finding::new(Cause::OtherSide, receiving, finding, Some("Record there to see what limits it."))
+    let remedy = "Record there to see what limits it.";
+    let mut finding = Finding::new(Cause::OtherSide, receiving, finding, Some(remedy));
+    finding.findings.extend(maybe_own_window(evidence));
+    finding
+}
+
+/// What the least round trip hides: behind a queue on the path a window is used up that would suffice
+/// without. The round trip in between is not known here, where little is sent.
+fn maybe_own_window(evidence: &Evidence) -> Option<String> {
+    let (summary, window) = (evidence.summary, evidence.summary.max_rcv_wnd);
+    let used_up_us = f64::from(window) * 8e6 / summary.goodput_down.max(1.0);
+    let rtt =
+        summary.rtt.filter(|rtt| f64::from(rtt.median_us) >= WINDOW_USED_SHARE * used_up_us)?;
+    let begun_ns = evidence.steps.first()?.time_ns();
+    let is_largest = |step: &&Step| step.state().rcv_wnd >= window - window / 10;
+    let largest_ns = evidence.steps.iter().find(is_largest)?.time_ns() - begun_ns;
+    (window > 0 && largest_ns <= summary.duration_ns / EARLY).then(|| {
+        format!(
+            "But that window did not grow, and is all used if a round trip takes {} (measured here, seldom: {} to {}): its buffer would be the limit then (net.ipv4.tcp_rmem, SO_RCVBUF).",
+            time((used_up_us * 1e3) as u64),
+            time(u64::from(rtt.min_us) * 1000),
+            time(u64::from(rtt.p95_us) * 1000),
+        )
+    })
 }
 
 fn is_closed_here(kind: &EpisodeKind) -> bool {

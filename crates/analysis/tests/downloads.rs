@@ -46,6 +46,27 @@ fn a_download_that_the_program_keeps_up_with_is_the_other_sides() {
     assert_says(&analysis, Cause::OtherSide, &["download of 975 KiB", "Record there"]);
 }
 
+/// 1000 bytes each ms: 50 kB are a window's worth at 50 ms. Beside a queue, that may be what a round trip
+/// takes, whatever the least one was; but a window that grows with what comes is no limit.
+#[test]
+fn a_window_that_may_be_used_up_behind_a_queue_is_told() {
+    let with = |largest: u32, median_us: u32, grows: bool| {
+        one(&download(|ms, state| {
+            let smaller = grows && ms < 500;
+            state.rcv_wnd = if smaller { largest / 2 } else { largest };
+            (state.srtt_us, state.min_rtt_us) = (median_us, 20_000);
+        }))
+    };
+    let flat = with(50_000, 60_000, false);
+    assert_says(&flat, Cause::OtherSide, &["did not grow", "round trip takes 50 ms", "SO_RCVBUF"]);
+    for other in
+        [with(50_000, 30_000, false), with(50_000, 60_000, true), with(500_000, 60_000, false)]
+    {
+        assert_says(&other, Cause::OtherSide, &["Record there"]);
+        assert!(!other.verdict.text().contains("SO_RCVBUF"), "{}", other.verdict.text());
+    }
+}
+
 /// Shifts of 0 on both sides: no window above 64 KiB can be offered.
 fn unscaled(mut events: Vec<Event>) -> Analysis {
     events[0].aux[1] = 1 << 8;
