@@ -1,5 +1,7 @@
 //! From shares of time to the one cause that matters, with its numbers and its remedy.
 
+use transom_event::State;
+
 use crate::dialogue::Dialogue;
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
@@ -183,7 +185,9 @@ fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
 }
 
 fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
-    let window = u64::from(evidence.median_while(Limit::ReceiverWindow, |state| state.snd_wnd));
+    // How long it was closed is told beside it.
+    let open = |state: &State| Some(state.snd_wnd).filter(|window| *window > 0);
+    let window = u64::from(evidence.median_of_some_while(Limit::ReceiverWindow, open));
     let percent = units::percent(share);
     let closed = evidence.time_in(is_closed);
     if is_reader_slow(evidence) {
@@ -192,7 +196,7 @@ fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
             n => format!(", it was closed {} ({} in all)", count(n, "time", "times"), time(closed)),
         };
         let best = u64::from(evidence.summary.max_snd_wnd);
-        let size = match window < best {
+        let size = match (1..best).contains(&window) {
             true => {
                 format!("shrank from {} to {} (median)", units::bytes(best), units::bytes(window))
             }

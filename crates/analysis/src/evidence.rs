@@ -7,7 +7,6 @@ use transom_event::{Direction, Kind, State, TcpState, fields};
 
 use crate::cwnd_falls::is_by_loss;
 use crate::losses::Losses;
-use crate::summary::median;
 use crate::track::{Step, is_synchronized};
 use crate::{Episode, EpisodeKind, Limit, Limits, Summary};
 
@@ -53,11 +52,26 @@ impl Evidence<'_> {
         }
     }
 
-    /// Median of a number of the state while this limit held; 0 when it never did.
+    /// Median of a number of the state over the time in which this limit held, however many events a
+    /// part of it has; 0 when it never did.
     pub fn median_while(&self, limit: Limit, of: impl Fn(&State) -> u32) -> u32 {
+        self.median_of_some_while(limit, |state| Some(of(state)))
+    }
+
+    /// The same over the part of that time in which there is such a number.
+    pub fn median_of_some_while(&self, limit: Limit, of: impl Fn(&State) -> Option<u32>) -> u32 {
         let mut values = Vec::new();
-        self.while_limited(limit, |step, _| values.push(of(step.state())));
-        median(values)
+        self.while_limited(limit, |step, ns| {
+            values.extend(of(step.state()).map(|value| (value, ns)));
+        });
+        values.sort_unstable();
+        let half = values.iter().fold(0_u64, |sum, (_, ns)| sum.saturating_add(*ns)) / 2;
+        let mut before = 0_u64;
+        let is_middle = |(_, ns): &&(u32, u64)| {
+            before = before.saturating_add(*ns);
+            before > half
+        };
+        values.iter().find(is_middle).or(values.last()).map_or(0, |(value, _)| *value)
     }
 
     /// A number of the state when this limit first held; 0 when it never did.

@@ -4,7 +4,7 @@ use crate::evidence::{Evidence, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::losses::{FEWEST_LOSSES, Losses, SHORTEST_QUEUE};
 use crate::units::{count, percent, rate, time};
-use crate::{Cause, EpisodeKind, Limit, Summary, units};
+use crate::{Cause, EpisodeKind, Limit, Rtt, Summary, units};
 
 /// Round trip over the least one from which a queue on the path counts as full. A window that
 /// falls to 0.7 (RFC 9438) still fills a path whose queue holds 0.43 of it.
@@ -174,10 +174,16 @@ fn saturated(evidence: &Evidence) -> Option<(u32, bool)> {
 fn why_uninterrupted(evidence: &Evidence) -> Why {
     let summary = evidence.summary;
     if let Some(marked) = marked(evidence) {
-        return (Cause::FullPath, Some(marked), Some(FULL_PATH));
+        return match waiting(summary, |rtt| rtt.p95_us) >= STANDING_QUEUE {
+            true => (Cause::FullPath, Some(marked), Some(FULL_PATH)),
+            false => (Cause::Cwnd, Some(format!("{marked} {NO_QUEUE_MARKED}")), Some(MARKED)),
+        };
     }
     if summary.loss_share() >= LOSS_SHARE || evidence.losses.count >= FEWEST_LOSSES {
         return losses(evidence);
+    }
+    if summary.timeouts > 0 && evidence.limits.share(Limit::Repair) >= TIMEOUT_SHARE {
+        return (Cause::Timeouts, None, Some(TIMEOUTS));
     }
     let is_slow_start = |kind: &EpisodeKind| matches!(kind, EpisodeKind::SlowStart { .. });
     let opening = evidence.share_within(&[Limit::Cwnd, Limit::Pacing], is_slow_start);
@@ -227,10 +233,15 @@ fn estimates_rate(algorithm: &str) -> bool {
 fn has_standing_queue(evidence: &Evidence) -> bool {
     const SHORT_QUEUES: [&str; 3] = ["steady", "vegas", "bbr"];
     let short = SHORT_QUEUES.iter().any(|name| evidence.algorithm.starts_with(name));
-    let waits_us = evidence.summary.rtt.map_or(0, |rtt| rtt.median_us.saturating_sub(rtt.min_us));
     short
         && inflation(evidence.summary) >= STANDING_RTT
-        && f64::from(waits_us) * segment_rate(evidence.summary) / 1e6 >= STANDING_QUEUE
+        && waiting(evidence.summary, |rtt| rtt.median_us) >= STANDING_QUEUE
+}
+
+/// Segments that wait on the path when the round trip is as long as this.
+fn waiting(summary: &Summary, of: fn(&Rtt) -> u32) -> f64 {
+    let waits_us = summary.rtt.map_or(0, |rtt| of(&rtt).saturating_sub(rtt.min_us));
+    f64::from(waits_us) * segment_rate(summary) / 1e6
 }
 
 /// Segments acknowledged in a second.
@@ -366,9 +377,8 @@ fn at_loads(losses: &Losses) -> String {
 fn is_dropped_without_queue(evidence: &Evidence) -> bool {
     let summary = evidence.summary;
     let queued = summary.rtt.is_some_and(|rtt| {
-        let waits_us = rtt.p95_us.saturating_sub(rtt.min_us);
         f64::from(rtt.p95_us) >= PROBED_RTT * f64::from(rtt.min_us)
-            && f64::from(waits_us) * segment_rate(summary) / 1e6 >= STANDING_QUEUE
+            && waiting(summary, |rtt| rtt.p95_us) >= STANDING_QUEUE
     });
     summary.loss_share() >= LOSS_OF_OVERLOAD && !queued
 }
@@ -396,6 +406,8 @@ fn beside_minimum(summary: &Summary) -> String {
 }
 
 const FULL_PATH: &str = "The path is full; this is its rate, and no setting here will raise it.";
+const NO_QUEUE_MARKED: &str = "No queue shows in the RTT: whether the path is full and kept short of one, or marks by chance, cannot be told.";
+const MARKED: &str = "Look for what marks (tc -s qdisc on the way, ecn_mark): a threshold far below a round trip's worth of data keeps cwnd small.";
 pub(crate) const OWN_QUEUE: &str =
     "Lengthen the device's queue (ip link set DEV txqueuelen, tc qdisc limit) or use fq_codel.";
 const SHALLOW_BUFFER: &str = "Send more smoothly (pacing, fq) or lengthen that queue; an algorithm that bears loss (BBR) would lose more there.";

@@ -89,19 +89,56 @@ fn two_stays_at_a_clamp_have_a_length_each() {
     assert!(stays.iter().all(|length| (900..1100).contains(length)), "{stays:?}");
 }
 
+/// Events in which a queue of `queue_ms` stands for a part of each second.
+fn queued(mut events: Vec<Event>, queue_ms: u32) -> Vec<Event> {
+    for event in events.iter_mut().filter(|event| event.time_ns % (1000 * MS) > 800 * MS) {
+        if let Body::State(state) = &mut event.body {
+            state.srtt_us += queue_ms * 1000;
+        }
+    }
+    events
+}
+
 #[test]
-fn a_path_that_marks_congestion_instead_of_dropping_is_full() {
+fn a_path_that_marks_congestion_instead_of_dropping_is_full_if_a_queue_shows() {
     let marks = (1..30).map(|n| n * 300 * MS).collect();
     let setup = Setup { ecn: true, marks, length_ns: 9000 * MS, ..Setup::default() };
-    let marked = of(&Sender::new(setup.clone()).run());
+    let with_queue = |setup: &Setup| of(&queued(Sender::new(setup.clone()).run(), 10));
+    let marked = with_queue(&setup);
     let text = marked.verdict.text();
     assert_eq!(marked.verdict.cause, Cause::FullPath, "{text}");
     assert!(text.contains("marks congestion (ECN): cwnd was reduced 29 times"), "{text}");
+    // Marks by chance, or those of a threshold that is far too low.
+    let alone = of(&Sender::new(setup.clone()).run());
+    let text = alone.verdict.text();
+    assert_eq!(alone.verdict.cause, Cause::Cwnd, "{text}");
+    assert!(text.contains("29 times") && text.contains("No queue shows"), "{text}");
+    assert!(!text.contains("no setting here"), "{text}");
     let few = Setup { marks: vec![300 * MS, 600 * MS], ..setup.clone() };
-    assert_eq!(of(&Sender::new(few).run()).verdict.cause, Cause::Cwnd);
+    assert_eq!(with_queue(&few).verdict.cause, Cause::Cwnd);
     // Reductions for another cause, on a connection without ECN.
-    let other = of(&Sender::new(Setup { ecn: false, ..setup }).run());
+    let other = with_queue(&Setup { ecn: false, ..setup });
     assert_eq!(other.verdict.cause, Cause::Cwnd, "{}", other.verdict.text());
+}
+
+/// A window that is large for a short time, with many events, and small for most of the time, with few.
+#[test]
+fn the_window_that_is_told_is_the_one_that_held_most_of_the_time() {
+    let setup = Setup { length_ns: 10_000 * MS, hystart_at: Some(10), ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    let early = |event: &Event| event.time_ns < 3000 * MS;
+    for event in &mut events {
+        let cwnd = if early(event) { 90 } else { 30 };
+        if let Body::State(state) = &mut event.body {
+            (state.cwnd, state.packets_out) = (cwnd, cwnd);
+        }
+    }
+    // Three times as many events while it is large.
+    let of_each = |event: &Event| if early(event) { 9 } else { 1 };
+    let again = |event: &Event| std::iter::repeat_n(*event, of_each(event)).collect::<Vec<_>>();
+    let events: Vec<Event> = events.iter().flat_map(again).collect();
+    let text = of(&events).verdict.text();
+    assert!(text.contains(": 30 segments ("), "{text}");
 }
 
 /// An algorithm whose reductions are too small for an episode each, as those of DCTCP.
