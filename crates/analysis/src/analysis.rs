@@ -1,14 +1,14 @@
 //! Everything that is said about one connection, together.
 
 use serde::Serialize;
-use transom_event::{Endpoints, Names, Origin, Token};
+use transom_event::{Endpoints, Kind, Names, Origin, Token};
 
 use crate::evidence::Evidence;
 use crate::families::family_order;
 use crate::losses::Losses;
 use crate::track::steps;
 use crate::{
-    Connection, Episode, Identified, Identity, Limits, Recording, Summary, Verdict, episodes,
+    Connection, Episode, Identified, Identity, Limits, Mark, Recording, Summary, Verdict, episodes,
     limits,
 };
 
@@ -95,6 +95,8 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         true => Losses::default(),
         false => Losses::of(connection.while_acks_are_seen(&steps), algorithm.starts_with("bbr")),
     };
+    let is_sack = |mark: &&Mark| mark.kind == Kind::Sack;
+    let sacks: Vec<&Mark> = connection.marks.iter().filter(is_sack).collect();
     let evidence = Evidence {
         summary: &summary,
         limits: &limits,
@@ -102,6 +104,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         steps: &steps,
         losses: &losses,
         algorithm: &algorithm,
+        sacks: &sacks,
         told_apart_ns: recording.told_apart_ns,
     };
     let verdict = Verdict::of(&evidence);

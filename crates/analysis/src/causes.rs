@@ -86,8 +86,8 @@ fn cause(evidence: &Evidence) -> Finding {
     if let Some(finding) = reach::unaccepted(evidence) {
         return finding;
     }
-    if let Some((silent_ns, timeouts)) = evidence.silence() {
-        return reach::vanished(evidence, silent_ns, timeouts);
+    if let Some(silence) = evidence.silence() {
+        return reach::vanished(evidence, &silence);
     }
     let mut finding = transfer(evidence);
     if summary.retransmitted.syn > 0 {

@@ -8,7 +8,7 @@ use transom_event::{Direction, Kind, State, TcpState, fields};
 use crate::cwnd_falls::is_by_loss;
 use crate::losses::Losses;
 use crate::track::{Step, is_synchronized};
-use crate::{Episode, EpisodeKind, Limit, Limits, Summary};
+use crate::{Episode, EpisodeKind, Limit, Limits, Mark, Summary};
 
 /// The share of time from which a second limit is worth a sentence.
 pub const SECOND_SHARE: f64 = 0.2;
@@ -26,6 +26,14 @@ pub const ALL_RATES_SHARE: f64 = 0.8;
 /// So many timeouts in a row without any answer, until the end, and the other side is gone.
 pub const VANISHED_TIMEOUTS: u64 = 3;
 
+/// The other side says nothing, until the end.
+pub(crate) struct Silence {
+    pub length_ns: u64,
+    /// In a row; also those before the recording, where nothing came in all of it.
+    pub timeouts: u64,
+    pub is_all: bool,
+}
+
 pub(crate) struct Evidence<'a> {
     pub summary: &'a Summary,
     pub limits: &'a Limits,
@@ -33,6 +41,8 @@ pub(crate) struct Evidence<'a> {
     pub steps: &'a [Step<'a>],
     pub losses: &'a Losses,
     pub algorithm: &'a str,
+    /// Every [`Kind::Sack`], in the order of time.
+    pub sacks: &'a [&'a Mark],
     /// See [`Recording::told_apart_ns`](crate::Recording::told_apart_ns).
     pub told_apart_ns: u64,
 }
@@ -148,24 +158,29 @@ impl Evidence<'_> {
         FIXED_RATE_RTTS * self.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000)
     }
 
-    /// Since when nothing has come back though the timer has expired again and again, until the
-    /// end: time and number of timeouts.
-    pub fn silence(&self) -> Option<(u64, u64)> {
+    /// Since when nothing has come back though the timer has expired again and again, until the end.
+    pub fn silence(&self) -> Option<Silence> {
         let steps = self.steps;
         let told = |at: usize| {
             matches!(steps[at].kind(), Kind::Ack | Kind::DupAck)
                 || steps[at].is_zero_window(Direction::Received)
         };
         let shown = |at: usize| at > 0 && has_moved(&steps[at - 1], &steps[at]);
-        let last = (0..steps.len()).rfind(|&at| told(at) || shown(at))?;
-        let timeouts = steps[last..].iter().filter(|step| step.is_timeout()).count() as u64;
+        let came = (0..steps.len()).rfind(|&at| told(at) || shown(at));
+        let last = came.unwrap_or(0);
+        let expired = || steps[last..].iter().filter(|step| step.is_timeout());
+        let in_a_row = expired().map(|step| fields::in_a_row(step.point.aux)).max();
+        let timeouts = u64::from(in_a_row.unwrap_or(0)).max(expired().count() as u64);
+        if timeouts < VANISHED_TIMEOUTS {
+            return None;
+        }
         // The event before may be the arrival whose effect this one shows.
-        let since = if !told(last) && told(last - 1) { last - 1 } else { last };
+        let since = if last > 0 && !told(last) && told(last - 1) { last - 1 } else { last };
         // Where all had been answered, there was nothing to come back until more left.
         let waits = |step: &&Step| step.settled().outstanding() > 0;
         let since = steps[since..].iter().find(waits).unwrap_or(&steps[since]);
-        let silent_ns = steps.last()?.time_ns() - since.time_ns();
-        (timeouts >= VANISHED_TIMEOUTS).then_some((silent_ns, timeouts))
+        let length_ns = steps.last()?.time_ns() - since.time_ns();
+        Some(Silence { length_ns, timeouts, is_all: came.is_none() })
     }
 
     /// Share of the time in which one of these limits held that also lies in episodes of a kind.

@@ -24,6 +24,7 @@ mod finding;
 mod held_back;
 mod limits;
 mod live;
+mod long_segments;
 mod losses;
 mod multipath;
 mod path;

@@ -1,12 +1,12 @@
 //! Verdicts on whether the other side can be reached, at the start and until the end.
 
-use transom_event::{Kind, errors, fields};
+use transom_event::errors;
 
-use crate::evidence::{Evidence, VANISHED_TIMEOUTS};
+use crate::evidence::{Evidence, Silence, VANISHED_TIMEOUTS};
 use crate::finding::Finding;
 use crate::track::Step;
 use crate::units::{count, time};
-use crate::{Cause, Limit, Summary};
+use crate::{Cause, Limit, Summary, long_segments};
 
 /// Of an attempt that no timer saw, only the end is recorded, within microseconds, ns.
 const ONLY_ITS_END_NS: u64 = 1_000_000;
@@ -153,41 +153,41 @@ pub(crate) fn unaccepted(evidence: &Evidence) -> Option<Finding> {
 }
 
 pub(crate) const GONE: &str = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)?";
+/// The same where what waits is of full length: of shorter segments nothing is known.
+const GONE_OR_TOO_LONG: &str = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)? If it answers otherwise, the MTU of the path may have become smaller, with no ICMP message to say so: try ping -M do -s.";
 const TOO_LONG: &str = "The MTU of the path is probably smaller, and the ICMP messages that say so are dropped: try ping -M do -s, then lower the MTU of the route or clamp the MSS, or set net.ipv4.tcp_mtu_probing=1.";
 
-/// Whether what was answered was shorter than a segment, each time, and the first that is not answered
-/// is a whole one. Of many short ones that are lost the path says nothing of their length.
-fn are_only_long_ones_lost(evidence: &Evidence) -> bool {
-    let (summary, steps) = (evidence.summary, evidence.steps);
-    let mss = u64::from(summary.mss);
-    let is_short = |pair: &[Step]| pair[1].acked - pair[0].acked < mss;
-    let acked = steps.last().map_or(0, |step| step.acked);
-    let mut sends = steps.iter().filter(|step| step.kind() == Kind::Send);
-    let unanswered = |step: &Step| u64::from(fields::sent(step.point.aux).0).min(step.sent - acked);
-    let first = sends.find(|step| step.sent > acked).map_or(0, unanswered);
-    let came = summary.acked > 0 || summary.received > 0;
-    // Where the recording began later, longer ones may have been answered before.
-    summary.coverage.begun && came && mss > 0 && first >= mss && steps.windows(2).all(is_short)
-}
-
-pub(crate) fn vanished(evidence: &Evidence, silent_ns: u64, timeouts: u64) -> Finding {
+pub(crate) fn vanished(evidence: &Evidence, silence: &Silence) -> Finding {
     let summary = evidence.summary;
-    let share = silent_ns as f64 / summary.duration_ns.max(1) as f64;
-    let silent = format!(
-        "Nothing came back in the last {} of {}, through {}",
-        time(silent_ns),
-        time(summary.duration_ns),
-        count(timeouts, "timeout", "timeouts"),
-    );
-    let (why, remedy) = match are_only_long_ones_lost(evidence) {
-        true => {
-            let full = summary.mss;
-            let why = format!(
-                "no segment of full length ({full} bytes) was ever acknowledged, and shorter ones came through."
-            );
-            (why, TOO_LONG)
-        }
-        false => ("the other side or the path to it is gone.".to_owned(), GONE),
+    let expired = count(silence.timeouts, "timeout", "timeouts");
+    let last = evidence.steps.last().map(Step::settled).unwrap_or_default();
+    // How long it had been so when the recording began, its timer tells.
+    let (share, silent) = if silence.is_all {
+        let timer = time(u64::from(last.rto_us) * 1000);
+        let silent = format!(
+            "Nothing came back while this was recorded, and {expired} in a row had passed by its end (the timer has grown to {timer})"
+        );
+        (1.0, silent)
+    } else {
+        let share = silence.length_ns as f64 / summary.duration_ns.max(1) as f64;
+        let [silent, all] = [silence.length_ns, summary.duration_ns].map(time);
+        (share, format!("Nothing came back in the last {silent} of {all}, through {expired}"))
+    };
+    let full = summary.mss;
+    let (why, remedy) = if long_segments::never_came_through(evidence) {
+        let why = format!(
+            "no segment of full length ({full} bytes) was ever acknowledged, and shorter ones came through."
+        );
+        (why, TOO_LONG)
+    } else if long_segments::no_longer_come_through(evidence) {
+        let why = format!(
+            "of what left last, shorter segments came through (SACK) and none of full length ({full} bytes)."
+        );
+        (why, TOO_LONG)
+    } else {
+        let is_long = full > 0 && long_segments::first_unanswered(evidence) >= u64::from(full);
+        let remedy = if is_long { GONE_OR_TOO_LONG } else { GONE };
+        ("the other side or the path to it is gone.".to_owned(), remedy)
     };
     Finding::new(Cause::PeerVanished, share, format!("{silent}: {why}"), Some(remedy))
 }

@@ -7,7 +7,7 @@ use transom_analysis::{Analysis, Cause, Limit, Recording, Series, analyse, text}
 use transom_event::errors::{
     EACCES, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EPROTO, ETIMEDOUT,
 };
-use transom_event::{Body, Direction, Event, Kind, LossCause, Origin, State, TcpState};
+use transom_event::{Body, Direction, Event, Kind, LossCause, Origin, Sack, State, TcpState};
 
 #[test]
 fn nobody_answers_the_handshake() {
@@ -259,6 +259,30 @@ fn then_silence(answered: u32, unanswered: &[u32]) -> Vec<Event> {
     events
 }
 
+/// A recording that begins when the other side is gone long since: a single timeout is all that it has.
+#[test]
+fn a_recording_that_saw_only_timeouts_tells_of_nothing_that_came_back() {
+    let length_ns = 24_000 * MS;
+    let setup = Setup { blackout: 300 * MS..length_ns, length_ns, ..Setup::default() };
+    let events = Sender::new(setup).run();
+    let is_timer = |event: &&Event| event.kind == Kind::Rto;
+    let last = events.iter().rfind(is_timer).unwrap();
+    for in_a_row in [7, 2] {
+        let mut only = Event { aux: [in_a_row, last.aux[1]], ..*last };
+        if let Body::State(state) = &mut only.body {
+            state.srtt_us *= 3;
+        }
+        let mut open = events[0];
+        (open.time_ns, open.aux[0]) = (last.time_ns, Origin::Existing as u32);
+        let analysis = one(&[open, only]);
+        let text = analysis.verdict.text();
+        let is_gone = analysis.verdict.cause == Cause::PeerVanished
+            && text.contains("7 timeouts in a row had passed by its end (the timer has grown to");
+        assert_eq!(is_gone, in_a_row == 7, "{text}");
+        assert!(!text.contains("path is full"), "{text}");
+    }
+}
+
 /// Full segments are lost, whose length nothing on the path has said to be too much; what is shorter
 /// arrives. Where full ones arrived before, or short ones do not, nothing points at the length.
 #[test]
@@ -273,9 +297,65 @@ fn a_path_that_loses_what_is_long_is_told_from_one_that_is_gone() {
         let analysis = one(&then_silence(answered, unanswered));
         assert_eq!(analysis.verdict.cause, Cause::PeerVanished);
         let text = analysis.verdict.text();
-        let says = text.contains("no segment of full length (1000 bytes)") && text.contains("MTU");
+        let says = text.contains("no segment of full length (1000 bytes)")
+            && text.contains("MTU of the path is");
         assert_eq!((says, text.contains("NAT")), (is_long, !is_long), "{unanswered:?}: {text}");
+        let asks = text.contains("MTU of the path may");
+        assert_eq!(asks, answered == MSS, "{unanswered:?}: {text}");
     }
+}
+
+/// A path whose MTU becomes smaller in mid-flow: short messages overtake the long one that is stuck. Where
+/// a full segment has overtaken it, too, its length is not why it is stuck.
+#[test]
+fn a_path_that_no_longer_carries_what_is_long_is_told_by_what_overtook_it() {
+    let una = u32::MAX - 500;
+    let state = |outstanding: u32| State {
+        snd_una: una,
+        snd_nxt: una.wrapping_add(outstanding),
+        packets_out: outstanding.div_ceil(MSS),
+        mss: MSS as u16,
+        rto_us: 1_600_000,
+        tcp_state: TcpState::Established as u8,
+        ..State::default()
+    };
+    let told = |second: u32| {
+        let at = |ms: u64, kind, aux, body| Event {
+            time_ns: ms * MS,
+            kind,
+            aux,
+            body,
+            ..open_event(0, 1)
+        };
+        let of = |outstanding| Body::State(state(outstanding));
+        let [left, right] = [MSS, MSS + second].map(|ahead| una.wrapping_add(ahead));
+        let sack = Sack {
+            blocks: [[left, right], [0; 2], [0; 2], [0; 2]],
+            snd_una: una,
+            ..Sack::default()
+        };
+        let mut events = vec![
+            open_event(0, 1),
+            at(1, Kind::Ack, [0, 10], of(0)),
+            at(2, Kind::Send, [MSS, 1], of(0)),
+            at(3, Kind::Send, [second, 1], of(MSS)),
+            at(50, Kind::Sack, [1, 0], Body::Sack(sack)),
+            at(50, Kind::Ack, [0, 10], of(MSS + second)),
+        ];
+        for (n, ms) in [(1, 250), (2, 650), (3, 1450)] {
+            events.push(at(ms, Kind::Rto, [n, 0], of(MSS + second)));
+        }
+        one(&events)
+    };
+    let short = told(100);
+    let words = [
+        "shorter segments came through (SACK) and none of full length (1000 bytes)",
+        "MTU of the path is",
+    ];
+    assert_says(&short, Cause::PeerVanished, &words);
+    let full = told(MSS);
+    assert_says(&full, Cause::PeerVanished, &["is gone", "NAT"]);
+    assert!(!full.verdict.text().contains("SACK"), "{}", full.verdict.text());
 }
 
 /// The path is away for a moment when the program has something to say again after a long silence.
