@@ -50,6 +50,19 @@ fn set(config: &mut Config, key: &str, value: &Value) -> Result<()> {
     config.insert_json5(key, &value.to_string()).map_err(failed).with_context(|| key.to_owned())
 }
 
+/// Zenoh's addresses begin with how what is there is reached; its own error only quotes them.
+fn set_endpoints(config: &mut Config, key: &str, addresses: &[String]) -> Result<()> {
+    for address in addresses {
+        let is_one =
+            address.split_once('/').is_some_and(|(way, at)| !way.is_empty() && !at.is_empty());
+        ensure!(
+            is_one,
+            "'{address}' does not say how it is reached: tls/HOST:7447, or tcp/HOST:7447 on this machine"
+        );
+    }
+    set(config, key, &json!(addresses))
+}
+
 fn get<T: serde::de::DeserializeOwned>(config: &Config, key: &str) -> Option<T> {
     serde_json::from_str(&config.get_json(key).ok()?).ok()
 }
@@ -95,7 +108,7 @@ pub fn client(routers: &[String], file: Option<&Path>, wait: Wait) -> Result<Con
     set(&mut config, "mode", &json!("client"))?;
     set(&mut config, "listen/endpoints", &json!([]))?;
     if !routers.is_empty() {
-        set(&mut config, "connect/endpoints", &json!(routers))?;
+        set_endpoints(&mut config, "connect/endpoints", routers)?;
     }
     ensure!(
         !endpoints(&config, "connect/endpoints").is_empty(),
@@ -129,7 +142,7 @@ pub fn listener(listen: &[String], file: Option<&Path>) -> Result<Config> {
     let mut config = base(file)?;
     set(&mut config, "mode", &json!("router"))?;
     if !listen.is_empty() {
-        set(&mut config, "listen/endpoints", &json!(listen))?;
+        set_endpoints(&mut config, "listen/endpoints", listen)?;
     }
     ensure!(
         !endpoints(&config, "listen/endpoints").is_empty(),
@@ -236,8 +249,13 @@ mod tests {
     fn what_is_lacking_is_named() {
         let refusal = |config: Result<Config>| format!("{:#}", config.unwrap_err());
         assert!(refusal(client(&[], None, Wait::Ever)).contains("name a Zenoh router"));
-        let nonsense = ["nonsense".to_owned()];
-        let said = refusal(client(&nonsense, None, Wait::Ever));
+        for bare in ["127.0.0.1:7447", "/127.0.0.1:7447", "tcp/"].map(str::to_owned) {
+            let said = refusal(client(std::slice::from_ref(&bare), None, Wait::Ever));
+            assert!(said.starts_with(&format!("'{bare}' does not say how")), "{said}");
+            assert_eq!(refusal(listener(&[bare], None)), said);
+        }
+        let nonsense = set(&mut Config::default(), "connect/endpoints", &json!(["nonsense"]));
+        let said = format!("{:#}", nonsense.unwrap_err());
         assert!(said.contains("connect/endpoints") && said.contains("nonsense"), "{said}");
         assert!(!said.contains(".rs"), "a line of Zenoh's source helps nobody: {said}");
         let lacking = client(&[], Some(Path::new("/nonexistent.json5")), Wait::Ever);

@@ -63,10 +63,11 @@ fn nanoseconds(text: &str) -> Result<u64, String> {
         "ms" => 1e6,
         "" | "s" => 1e9,
         "m" | "min" => 60e9,
-        _ => return Err(format!("'{unit}' is no unit of this time: use ms, s or m")),
+        "h" => 3600e9,
+        _ => return Err(format!("'{unit}' is no unit of this time: use ms, s, m or h")),
     };
     match number.parse::<f64>() {
-        Ok(number) if number > 0.0 && number * scale < 3.6e12 => Ok((number * scale) as u64),
+        Ok(number) if number > 0.0 && number * scale <= 3600e9 => Ok((number * scale) as u64),
         _ => Err(format!("'{text}' is no time: give one up to an hour, as 500ms or 10s")),
     }
 }
@@ -150,6 +151,14 @@ mod tests {
         }
         let condition: Condition = "rto".parse().unwrap();
         assert_eq!(condition.to_string(), "rto=1/10s");
+    }
+
+    #[test]
+    fn an_hour_is_the_longest_time_and_has_a_word() {
+        let hour: Condition = "rto=2/1h".parse().unwrap();
+        assert_eq!((hour.within_ns, hour), (3_600_000_000_000, "rto=2/60m".parse().unwrap()));
+        let longer = "rto=2/61m".parse::<Condition>().unwrap_err();
+        assert!(longer.contains("up to an hour"), "{longer}");
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub fn long(seconds: u64) -> String {
     match seconds {
         0..=119 => format!("{seconds} s"),
         120..=7199 => format!("{} min", seconds / 60),
+        _ if seconds >= 172_800 && seconds.is_multiple_of(86_400) => {
+            format!("{} days", seconds / 86_400)
+        }
         _ => format!("{:.1} h", seconds as f64 / 3600.0),
     }
 }
@@ -83,6 +86,7 @@ mod tests {
         assert_eq!(pause("1s"), Ok(1));
         assert!(pause("0m").unwrap_err().contains("1s or more"));
         assert_eq!([119, 600, 7200].map(long), ["119 s", "10 min", "2.0 h"]);
+        assert_eq!([7 * 86_400, 7 * 86_400 + 3600].map(long), ["7 days", "169.0 h"]);
         assert_eq!([1.0, 0.8734, 2.42e-6].map(chance), ["1.000", "0.873", "2.4e-6"]);
         assert_eq!([0.034, -0.5].map(change), ["+3.4 %", "-50.0 %"]);
     }
