@@ -5,7 +5,7 @@ use transom_event::State;
 use crate::dialogue::Dialogue;
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
-use crate::held_back::held_back_ns;
+use crate::held_back::{corked_ns, held_back_ns};
 use crate::units::{count, rate, time};
 use crate::{Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, reach, units};
 
@@ -348,6 +348,15 @@ fn application(evidence: &Evidence, share: f64) -> Finding {
             units::percent(held_back),
         );
         let remedy = "Write each message at once, or set TCP_NODELAY: where the other side delays its acknowledgements, each such wait takes 40 ms or more.";
+        return Finding::new(Cause::Application, share, finding, Some(remedy));
+    }
+    let corked = corked_ns(evidence) as f64 / evidence.summary.duration_ns.max(1) as f64;
+    if corked > share / 2.0 {
+        let finding = format!(
+            "The program had nothing to send, or held it back, {percent} of the time ({goodput} on average). {} of the time was in waits as long as the timer that sends what TCP_CORK or MSG_MORE holds back (one RTO).",
+            units::percent(corked),
+        );
+        let remedy = "Does the program uncork after each message? If it does, look for a timer of its own that is as long.";
         return Finding::new(Cause::Application, share, finding, Some(remedy));
     }
     if dialogue.awaited > share / 2.0 {

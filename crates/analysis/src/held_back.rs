@@ -1,8 +1,9 @@
-//! Small pieces that wait for an acknowledgement, as Nagle's algorithm (RFC 896) makes them.
+//! Small pieces that wait: for an acknowledgement, as Nagle's algorithm (RFC 896) makes them, or for the
+//! timer that ends a cork.
 
 use std::ops::Range;
 
-use transom_event::Kind;
+use transom_event::{Kind, fields};
 
 use crate::Limit;
 use crate::evidence::Evidence;
@@ -13,6 +14,29 @@ use crate::track::Step;
 pub(crate) fn held_back_ns(evidence: &Evidence) -> u64 {
     let waits = waits(evidence.steps);
     evidence.common_ns(&[Limit::Application], waits.iter().cloned())
+}
+
+/// How much later than asked a timer of the kernel expires: a tick of 100 Hz, ns.
+const TICK_NS: u64 = 10_000_000;
+
+/// Time that ended with less than a segment, one RTO after all had been acknowledged: so long a cork
+/// holds back what was written at once then (`tcp_check_probe_timer`). A program may have such a timer
+/// of its own.
+pub(crate) fn corked_ns(evidence: &Evidence) -> u64 {
+    let is_timer = |pair: &&[Step]| {
+        let (from, to) = (pair[0].settled(), &pair[1]);
+        let (bytes, _) = fields::sent(to.point.aux);
+        let is_small = (1..u32::from(to.state().mss)).contains(&bytes);
+        let late_ns = (to.time_ns() - pair[0].time_ns()).checked_sub(u64::from(from.rto_us) * 1000);
+        to.kind() == Kind::Send
+            && is_small
+            && from.outstanding() == 0
+            && from.rto_us > 0
+            && late_ns.is_some_and(|late| late <= TICK_NS)
+    };
+    let waits = evidence.steps.windows(2).filter(is_timer);
+    let waits = waits.map(|pair| pair[0].time_ns()..pair[1].time_ns());
+    evidence.common_ns(&[Limit::Application, Limit::Receiving, Limit::Idle], waits)
 }
 
 /// The waits that an acknowledgement ended, and that held such a piece back (`tcp_nagle_test`).

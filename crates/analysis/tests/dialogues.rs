@@ -221,6 +221,31 @@ fn a_piece_that_waits_for_an_acknowledgement_is_not_nothing_to_send() {
     }
 }
 
+/// A client that writes each request as soon as it has the answer, and leaves it corked: the kernel sends it
+/// after one RTO, 220 ms here. What leaves earlier or later, or fills a segment, waited for no cork.
+#[test]
+fn waits_as_long_as_the_timer_of_a_cork_are_told() {
+    for after in [false, true] {
+        let text = |waits: u64, bytes: u32| {
+            let mut client = Dialogue::new(after);
+            for _ in 0..20 {
+                client.waits(waits);
+                client.sends(bytes);
+                client.waits(RTT);
+                client.arrives(SMALL);
+            }
+            let analysis = client.analysis();
+            assert_eq!(analysis.verdict.cause, Cause::Application, "{}", analysis.verdict.text());
+            analysis.verdict.text()
+        };
+        let corked = text(222 * MS, SMALL);
+        assert!(corked.contains("held it back") && corked.contains("uncork"), "{after}: {corked}");
+        for other in [text(200 * MS, SMALL), text(260 * MS, SMALL), text(222 * MS, MSS)] {
+            assert!(other.contains("nothing to send ") && !other.contains("cork"), "{other}");
+        }
+    }
+}
+
 #[test]
 fn what_a_client_waits_for_an_answer_is_told_as_such() {
     for client in clients() {
