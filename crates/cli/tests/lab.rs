@@ -511,6 +511,10 @@ fn what_is_missing_is_told_before_anything_is_made() {
     let wrong = [
         ("profile = \"ht-03a\"\nalgorithm = \"westwood9\"", "no congestion control 'westwood9'"),
         (
+            "profile = \"ht-03a\"\npolicy.rule = [{ match = {}, action = { algorithm = \"westwood9\" } }]",
+            "no congestion control 'westwood9'",
+        ),
+        (
             "profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_magic\" = \"1\" }",
             "`hosts.phone.sysctl.ipv4.tcp_magic`: this kernel has no such sysctl",
         ),

@@ -386,8 +386,10 @@ fn what_the_simulated_kernel_lacks_is_refused_before_the_first_run_with_what_it_
         EXPERIMENT.replace("path.rtt_ms = [0, 20]", "flows.up.algorithm = ['cubic', 'vegas9']");
     let lacks = "has no congestion control 'vegas9': it has ";
     let run: &[&str] = &["run", "--virtual", "./mine.toml"];
-    let cases: [(String, &[&str], &str); 5] = [
+    let of_policy = "policy.rule = [{ match = {}, action = { algorithm = 'vegas9' } }]";
+    let cases: [(String, &[&str], &str); 6] = [
         (of_host("algorithm = \"vegas9\""), run, lacks),
+        (of_host(of_policy), run, lacks),
         (
             of_host("sysctl = { \"ipv4.tcp_fine\" = 1 }"),
             run,

@@ -6,7 +6,7 @@ mod stacks;
 use std::collections::BTreeMap;
 
 use toml::Value;
-use transom_control::{Policy, available_algorithms};
+use transom_control::Policy;
 use transom_emulator::plan::{self, Direction, Path, Station};
 
 use super::problem::{Problem, instead};
@@ -138,10 +138,11 @@ impl Found {
         }
     }
 
-    /// What `transom tune apply` would refuse.
+    /// What `transom tune apply` would refuse anywhere: which algorithms there are is told by the kernel
+    /// that will run it, real or simulated.
     fn policy(&mut self, at: &str, policy: &toml::Table) {
-        let checked = toml::to_string(policy)
-            .map(|text| Policy::parse(&text, &available_algorithms()).map(drop));
+        let checked =
+            toml::to_string(policy).map(|text| Policy::parse_for_elsewhere(&text).map(drop));
         for problem in checked.ok().and_then(Result::err).unwrap_or_default() {
             self.add(at, problem.what, problem.remedy);
         }

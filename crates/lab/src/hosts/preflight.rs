@@ -1,5 +1,6 @@
 //! What a lab needs of the machine, looked at before anything is made.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
@@ -11,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::{Backend, Place, Wish, namespace, netem, places};
 use crate::clean;
 use crate::experiment::{Experiment, Host, Stack, Tool};
+use transom_control::{Policy, available_algorithms};
 use transom_output::note;
 
 /// Where the hosts will be.
@@ -114,10 +116,12 @@ fn multipath(experiment: &Experiment) -> Result<()> {
 fn algorithms(experiment: &Experiment) -> Result<()> {
     let of_kernel = |name: &String| experiment.hosts[name].stack == Stack::Host;
     let hosts = experiment.hosts.iter().filter(|(name, _)| of_kernel(name));
-    let of_hosts = hosts.filter_map(|(_, host)| host.algorithm.as_deref());
+    let of_hosts = hosts.clone().filter_map(|(_, host)| host.algorithm.as_deref());
     let flows = experiment.flows.values().filter(|flow| of_kernel(&flow.from));
     let of_flows = flows.filter_map(|flow| flow.algorithm.as_deref());
-    for wanted in of_hosts.chain(of_flows) {
+    let of_policies = hosts.filter_map(|(_, host)| host.policy.as_ref()).flat_map(named_by);
+    let wanted = of_hosts.chain(of_flows).map(str::to_owned).chain(of_policies);
+    for wanted in wanted.collect::<BTreeSet<_>>() {
         if !available()?.split_whitespace().any(|name| name == wanted) {
             // Kernels load an algorithm when root asks for it by name.
             let _ = Command::new("modprobe").args(["-q", &format!("tcp_{wanted}")]).status();
@@ -131,6 +135,16 @@ fn algorithms(experiment: &Experiment) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Those that its rules would give to connections and that are not there; `steady` comes with it.
+fn named_by(policy: &toml::Table) -> Vec<String> {
+    let policy = toml::to_string(policy).ok();
+    let policy = policy.and_then(|text| Policy::parse_for_elsewhere(&text).ok());
+    let rules = policy.into_iter().flat_map(|policy| policy.rules);
+    let named = rules.filter_map(|rule| rule.treatment.algorithm);
+    let there = available_algorithms();
+    named.filter(|name| !there.contains(name)).collect()
 }
 
 fn available() -> Result<String> {
