@@ -106,8 +106,14 @@ fn own_at(path: &Path) -> Result<u32> {
 /// name, by inode number, and this process's own. Namespaces may go while we look.
 pub fn all() -> HashMap<u64, PathBuf> {
     let of_processes = pids().map(of_process);
-    let named = fs::read_dir(NAMES).into_iter().flatten().flatten().map(|e| e.path());
-    at(of_processes.chain(named))
+    at(of_processes.chain(named(Path::new(NAMES))))
+}
+
+/// What has a name. A name stays as an empty file where nothing was mounted on it, or the mount
+/// went with the one who made it: `ip netns add` that was killed leaves such.
+fn named(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| matches!(kind(path), Ok(Some(libc::CLONE_NEWNET))))
 }
 
 fn at(paths: impl Iterator<Item = PathBuf>) -> HashMap<u64, PathBuf> {
@@ -178,6 +184,16 @@ mod tests {
         assert_eq!(own_at(&file).unwrap(), 0);
         fs::write(&file, "").unwrap();
         assert_ne!(own_at(&file).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_name_without_a_namespace_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
+        std::os::unix::fs::symlink(OWN, &own).unwrap();
+        std::os::unix::fs::symlink("/proc/self/ns/mnt", folder.path().join("mounts")).unwrap();
+        fs::write(folder.path().join("left"), "").unwrap();
+        assert_eq!(named(folder.path()).collect::<Vec<_>>(), [own]);
     }
 
     #[test]
