@@ -59,6 +59,8 @@ impl OurPorts {
         {
             return Ok(false);
         }
+        // As an IPv4 one, for the host may have IPv6 sockets that take no others (`bindv6only`).
+        let at = if ip == at.ip() { at } else { SocketAddr::new(ip, port) };
         let held = HeldPort::hold(at, transport).map_err(|e| Errno(e.raw_os_error()))?;
         for card in cards {
             let added = card.card().nic.divert_mut().add_ports(transport, port..=port);

@@ -177,7 +177,10 @@ fn echoed(from: &Host, at: SocketAddr) {
 }
 
 fn serves(bind: &str, at: &str) {
-    let bed = Bed::with_path();
+    serves_in(&Bed::with_path(), bind, at);
+}
+
+fn serves_in(bed: &Bed, bind: &str, at: &str) {
     let mut server = bed.python(&PATH, "echo.py", &[bind, "8070"]);
     server.wait_for("ready");
     for _ in 0..2 {
@@ -204,11 +207,15 @@ fn a_server_of_ipv6_is_reached_over_ipv4_too() {
     serves("::", "10.70.0.1:8070");
 }
 
-/// As Java binds to an IPv4 address (RFC 4291, section 2.5.5.2).
+/// As Java binds to an IPv4 address (RFC 4291, section 2.5.5.2), whatever the host's own sockets take.
 #[test]
 fn a_server_of_ipv6_at_one_ipv4_address_is_reached() {
     needs_root!();
-    serves("::ffff:10.70.0.1", "10.70.0.1:8070");
+    for only in [0, 1] {
+        let bed = Bed::with_path();
+        bed.client.output("sysctl", &["-qw", &format!("net.ipv6.bindv6only={only}")]);
+        serves_in(&bed, "::ffff:10.70.0.1", "10.70.0.1:8070");
+    }
 }
 
 #[test]
