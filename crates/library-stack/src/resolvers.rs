@@ -28,8 +28,8 @@ impl Resolvers {
         if self.unsaid.contains(&ip) {
             self.unsaid.clear();
             note!(
-                "transom run: names are resolved by {ip}, which is this host itself, and its servers \
-                 are not on the library: add --udp host"
+                "transom run: names are resolved by {ip}, which is this host itself: from the library \
+                 its servers cannot be reached: add --udp host"
             );
         }
     }

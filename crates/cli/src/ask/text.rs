@@ -37,7 +37,9 @@ fn write_answer(
     if answer.whole_life > 0 {
         let have = ["connection that began before has", "connections that began before have"];
         let connections = count(answer.whole_life, have[0], have[1]);
-        writeln!(to, "{connections} no row of the two hours before: whole lives are counted")?;
+        let life =
+            if answer.whole_life == 1 { "its whole life is" } else { "their whole lives are" };
+        writeln!(to, "{connections} no row in the two hours before: {life} counted")?;
     }
     if answer.level_0 > 0 {
         let rows = count(answer.level_0, "row is", "rows are");

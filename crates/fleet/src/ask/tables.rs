@@ -104,7 +104,7 @@ impl<'a> Tables<'a> {
             }
             for (object, why) in found {
                 let from = self.from.trim_end_matches('/');
-                note!("transom-fleet: left out, take it away: {from}/{object}: {why:#}");
+                note!("transom-fleet: {from}/{object} is damaged and left out; remove it: {why:#}");
                 damaged.insert(object);
             }
         }

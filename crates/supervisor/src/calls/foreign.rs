@@ -28,9 +28,9 @@ impl Supervisor<'_> {
         let program = fs::read_link(format!("/proc/{tid}/exe")).unwrap_or_default();
         if self.refused.insert(program.clone()) {
             note!(
-                "transom run: {} is a 32-bit program, whose sockets no other stack can have: it gets \
-                 none of IPv4 and IPv6 (EAFNOSUPPORT). Use a 64-bit build of it, or start it without \
-                 `transom run`",
+                "transom run: {} is a 32-bit program, which cannot be put on another stack: it gets no \
+                 sockets of IPv4 and IPv6 (EAFNOSUPPORT). Use a 64-bit build of it, or start it \
+                 without `transom run`",
                 program.display()
             );
         }
