@@ -93,10 +93,9 @@ impl FromStr for Selector {
         if let Some((local, remote)) = text.split_once('>') {
             return Ok(Selector::Ends(end(local)?, end(remote)?));
         }
-        // Names of programs have hyphens, too.
-        if let Some((local, remote)) = text.split_once('-')
-            && let (Ok(local), Ok(remote)) = (end(local), end(remote))
-        {
+        // Names of programs and interfaces have hyphens, too.
+        let both = |(at, _)| Some((end(&text[..at]).ok()?, end(&text[at + 1..]).ok()?));
+        if let Some((local, remote)) = text.match_indices('-').find_map(both) {
             return Ok(Selector::Ends(local, remote));
         }
         match end(text) {

@@ -83,7 +83,15 @@ fn by_address_and_not_by_what_only_begins_like_it() {
 fn the_interface_of_an_address_of_link_scope_is_not_asked_for() {
     let ends = ("[fe80::1]:42120", "[fe80::2]:5001");
     let all = [named(5, 1, "curl", ends.0, ends.1), named(6, 1, "fe80%x", "[::1]:1", "[::1]:2")];
-    for text in ["fe80::2%eth0", "[fe80::2%eth0]:5001", "[fe80::2]%eth0:5001", "fe80::2%eth0/128"] {
+    for text in [
+        "fe80::2%eth0",
+        "[fe80::2%eth0]:5001",
+        "[fe80::2]%eth0:5001",
+        "fe80::2%eth0/128",
+        "[fe80::2]%br-lan:5001",
+        "fe80::1%br-lan-:5001",
+        "[fe80::1]%br-lan:42120-[fe80::2]%br-lan:5001",
+    ] {
         let selector: Selector = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
         assert_eq!(selector.of(&all).iter().map(|it| it.cookie).collect::<Vec<_>>(), [5], "{text}");
     }
