@@ -208,6 +208,29 @@ fn a_port_that_the_host_uses_is_taken() {
     assert!(ended.stderr.contains(&format!("bind: {}", libc::EADDRINUSE)), "{}", ended.stderr);
 }
 
+/// A socket that is bound is not bound again: the port of the second call stays the host's.
+#[test]
+fn a_port_that_the_program_did_not_get_is_the_hosts() {
+    needs_root!();
+    let bed = Bed::with_path();
+    let script = "import socket, time\n\
+                  own = socket.socket()\n\
+                  own.bind(('', 8073))\n\
+                  try: own.bind(('', 8074))\n\
+                  except OSError as error: print('refused', error.errno, flush=True)\n\
+                  time.sleep(60)";
+    let mut running = bed.run(&PATH, &["python3", "-c", script]);
+    running.wait_for(&format!("refused {}", libc::EINVAL));
+    let at = |port: u16| SocketAddr::from(([10, 70, 0, 1], port));
+    let held = bed.client.inside(|| std::net::TcpListener::bind(at(8073)));
+    assert_eq!(held.map(|_| ()).unwrap_err().kind(), std::io::ErrorKind::AddrInUse);
+    let listener = bed.client.inside(|| std::net::TcpListener::bind(at(8074)));
+    let _listener = listener.expect("a port that the host has");
+    let limit = std::time::Duration::from_secs(20);
+    let connected = bed.server.inside(|| TcpStream::connect_timeout(&at(8074), limit));
+    connected.expect("the host's own server is reached");
+}
+
 #[test]
 fn a_port_of_one_library_is_taken_for_another() {
     needs_root!();

@@ -33,6 +33,16 @@ fn what_cannot_be_had_is_named() {
     // Answers to ports that the host does not leave to the library would go to the host.
     let ports = ["--sysctl", "net.ipv4.ip_local_port_range=20000 30001"];
     refused(&bed, &and(&ports), &[ports[1], "leaves free"]);
+    // However the file is named that says which they are.
+    for (key, why) in [
+        ("net/ipv4/ip_local_port_range", "leaves free"),
+        ("net.ipv4/ip_local_port_range", "leaves free"),
+        ("net/ipv4//ip_local_port_range", "is no name of a setting"),
+        ("net/ipv4/../ipv4/ip_local_port_range", "is no name of a setting"),
+    ] {
+        let setting = format!("{key}=20000 30001").leak();
+        refused(&bed, &and(&["--sysctl", setting]), &[key, why]);
+    }
     refused(&bed, &and(&["--cc", "no_such"]), &["--cc no_such"]);
     refused(&bed, &and(&["--path", "c0"]), &["c0 is a path already"]);
     refused(&bed, &[], &["no default route", "--path"]);
