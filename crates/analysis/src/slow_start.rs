@@ -48,7 +48,10 @@ pub(crate) fn find(connection: &Connection, steps: &[Step]) -> Vec<Episode> {
             ) => step.state().cwnd,
             _ => last.state().cwnd,
         };
-        if reached > cwnd_from {
+        // Who sends little, as a receiver does, has a window that grows and is of no account.
+        let carried = steps.get(next).unwrap_or(last).acked - steps[start].acked;
+        let grown = u64::from(reached.saturating_sub(cwnd_from)) * u64::from(last.state().mss);
+        if reached > cwnd_from && 2 * carried >= grown {
             episodes.push(Episode {
                 start_ns: steps[start].time_ns(),
                 end_ns: time_at(steps, next),

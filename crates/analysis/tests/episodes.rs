@@ -6,7 +6,9 @@ use sender::{MS, MSS, Program, Sender, Setup, analysis};
 use transom_analysis::{
     Analysis, CollapseCause, EpisodeKind, Recording, ResendCause, SlowStartEnd, WindowSide, analyse,
 };
-use transom_event::{Body, CaState, Direction, Event, Kind, Place, RtoCause, State};
+use transom_event::{
+    Body, CaState, Direction, Event, Kind, Place, RtoCause, State, TcpState, UNSET,
+};
 
 fn kinds(analysis: &Analysis) -> Vec<&EpisodeKind> {
     analysis.episodes.iter().map(|episode| &episode.kind).collect()
@@ -85,6 +87,39 @@ fn slow_start_ends_at_the_clamp_and_cwnd_stays_there() {
     assert_eq!(ended(&analysis), Some(SlowStartEnd::Clamp));
     let saturated = EpisodeKind::Saturated { cwnd: 30, at_clamp: true };
     assert!(kinds(&analysis).contains(&&saturated), "{:?}", analysis.episodes);
+}
+
+/// A receiver sends little, and each little segment makes its window larger all the same.
+#[test]
+fn a_window_that_grows_and_carries_nothing_is_no_slow_start() {
+    for (bytes, is_one) in [(30, false), (MSS, true)] {
+        let mut events = vec![sender::open_event(0, 1)];
+        for n in 0..8 {
+            let (snd_una, snd_nxt) = (1 + n * bytes, 1 + (n + 1) * bytes);
+            let state = State {
+                cwnd: 10 + n,
+                ssthresh: i32::MAX as u32,
+                clamp: UNSET,
+                packets_out: 1,
+                mss: MSS as u16,
+                tcp_state: TcpState::Established as u8,
+                snd_una,
+                snd_nxt,
+                ..State::default()
+            };
+            let (time_ns, body) = (u64::from(n + 1) * 50 * MS, Body::State(state));
+            events.push(Event {
+                time_ns,
+                kind: Kind::Ack,
+                aux: [bytes, 10 + n],
+                body,
+                ..events[0]
+            });
+        }
+        let found = sender::one(&events).episodes;
+        let has_one = found.iter().any(|e| matches!(e.kind, EpisodeKind::SlowStart { .. }));
+        assert_eq!(has_one, is_one, "{found:?}");
+    }
 }
 
 #[test]
