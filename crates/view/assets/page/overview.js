@@ -18,7 +18,8 @@ class Overview {
       };
       add("sent", one.up, sent, { scale: "y", width: 1.4, fill: several ? 0 : 0.1 });
       add("received", one.down, received, { scale: "y", width: 1.4, dash: [5, 2] });
-      add(`retransmitted, up to ${count(Math.max(...one.again))} segments`, one.again, several ? sent : "--ink", { scale: "n", width: 1, fill: 0.35 });
+      const most = Math.max(...one.again);
+      add(`retransmitted, up to ${count(most)} segment${most === 1 ? "" : "s"}`, one.again, several ? sent : "--ink", { scale: "n", width: 1, fill: 0.35 });
       sources.push({ times: one.times, columns });
     }
     if (!series.length) {

@@ -305,6 +305,7 @@ fn of_two_runs_the_slow_one_has_its_curve_too() {
     let html = page(&traces, &Selection::default()).unwrap();
     let (_, _, dom) = draw(&chromium, &write("unlike.html", &html));
     assert!(dom.contains("A sent") && dom.contains("B sent"), "curves of the overview");
+    assert!(dom.contains("B retransmitted, up to "), "how high its own scale reaches");
 }
 
 #[test]
