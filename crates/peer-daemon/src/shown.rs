@@ -76,7 +76,7 @@ pub fn refusals(counters: &Counters, others: u64) -> Vec<(&'static str, u64)> {
         ("of other groups, keys or access points", others),
         ("forged or damaged", counters.foreign),
         ("replayed", counters.replayed),
-        ("by senders that have not yet proven to be alive", counters.unproven),
+        ("by senders that have not yet proven that they are alive", counters.unproven),
         ("with absurd numbers", counters.absurd),
         ("by too many terminals", counters.crowded),
         ("in a flood", counters.flood),
