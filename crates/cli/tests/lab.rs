@@ -452,10 +452,10 @@ repeats = 4
 #[test]
 fn what_every_run_would_refuse_is_refused_at_once_with_file_and_line() {
     let sysctl = "[hosts.phone.sysctl]\n\"ipv4.tcp_sacks\" = \"0\"\n";
-    let policy = "[hosts.phone.policy]\nrule = [{ action = { algorithm = \"cubicle\" } }]\n";
+    let policy = "[hosts.phone.policy]\nrule = [{ action = { clamp = 10 } }]\n";
     let cases = [
         (sysctl, ["toml:23: `hosts.phone.sysctl.ipv4.tcp_sacks`", "did you mean `tcp_sack`?"]),
-        (policy, ["toml:22: `hosts.phone.policy`", "no algorithm 'cubicle'"]),
+        (policy, ["toml:22: `hosts.phone.policy`", "unknown field `clamp`"]),
     ];
     for (n, (wrong, expected)) in cases.into_iter().enumerate() {
         let bench = Bench::new(&format!("wrong{n}"), &(PHONE_AND_SERVER.to_owned() + wrong));
