@@ -11,14 +11,14 @@ use transom_testbed::{host_and_port, needs_root};
 
 const PATH: [&str; 2] = ["--path", "c0"];
 
-/// Connects for each line that it reads, `HOST PORT`, and tells its own address there.
+/// Connects for each line that it reads, `HOST PORT`, and tells what came back and its own port there.
 const CONNECT: &str = "import socket,sys\n\
     print('ready', flush=True)\n\
     for line in sys.stdin:\n\
     \x20 host, port = line.split()\n\
     \x20 with socket.create_connection((host, int(port)), timeout=30) as s:\n\
     \x20  s.sendall(b'x')\n\
-    \x20  print('from', s.getsockname()[0], s.recv(1), flush=True)\n";
+    \x20  print('answered', s.recv(1), s.getsockname()[1], flush=True)\n";
 
 fn client(bed: &Bed, options: &[&str]) -> Running {
     let mut client =
@@ -35,6 +35,8 @@ fn connection(client: &mut Running, listener: &TcpListener) -> (TcpStream, Strin
     let mut byte = [0];
     stream.read_exact(&mut byte).expect("its byte");
     stream.write_all(&byte).expect("taken");
+    // Until it has the answer, it needs the address that it had.
+    client.wait_for(&format!("answered b'x' {}\n", from.port()));
     (stream, from.ip().to_string())
 }
 

@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::ops::Deref;
-use std::os::fd::FromRawFd;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use transom_testbed::Namespace;
 
@@ -23,8 +23,12 @@ impl Host {
         Self(Namespace::new(side))
     }
 
+    /// A connection that does not come in all the time that any test takes fails the test.
     pub fn listen(&self, at: &str) -> TcpListener {
-        self.inside(|| TcpListener::bind(at)).expect("a listener")
+        let listener = self.inside(|| TcpListener::bind(at)).expect("a listener");
+        let same = OwnedFd::from(listener.try_clone().expect("a descriptor"));
+        TcpStream::from(same).set_read_timeout(Some(super::TABLE)).expect("a time to wait");
+        listener
     }
 
     /// Of MPTCP (RFC 8684), at a port of any IPv4 address.
