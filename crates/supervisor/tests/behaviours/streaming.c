@@ -397,7 +397,9 @@ static void peer_ends_first(void)
 	TELL(write(fd, "still", 5));
 	TELL(shutdown(fd, SHUT_WR));
 	events(fd, POLLHUP);
-	pause_ms(50);
+	/* Until the last acknowledgement has come. */
+	for (int n = 0; n < 100 && shutdown(fd, SHUT_WR) == 0; n++)
+		pause_ms(20);
 	TELL(shutdown(fd, SHUT_WR));
 }
 
