@@ -27,8 +27,8 @@ const MOST_RATES: usize = 3;
 pub const OPENING_RTTS: u64 = 20;
 
 /// The sender's limits; `receiving` and `idle` count as the program's when it also sends. What the
-/// path does counts as the congestion window's: waiting for repair, and a rate that the algorithm
-/// chose.
+/// path does counts as the congestion window's: waiting for repair, a rate that the algorithm chose,
+/// and the delivery of the last data.
 const SENDER: [Limit; 6] = [
     Limit::Cwnd,
     Limit::ReceiverWindow,
@@ -42,8 +42,11 @@ fn share_of(evidence: &Evidence, limit: Limit, rate_of: Limit) -> f64 {
     let own = |limit| evidence.limits.share(limit);
     let paced = if limit == rate_of { own(Limit::Pacing) } else { 0.0 };
     match limit {
-        Limit::Application => own(limit) + own(Limit::Receiving) + own(Limit::Idle),
-        Limit::Cwnd => own(limit) + own(Limit::Repair) + paced,
+        Limit::Application => {
+            let delivery = evidence.delivery_share();
+            own(limit) - delivery + own(Limit::Receiving) + own(Limit::Idle)
+        }
+        Limit::Cwnd => own(limit) + own(Limit::Repair) + paced + evidence.delivery_share(),
         Limit::Pacing => paced,
         _ => own(limit) + paced,
     }
@@ -159,7 +162,10 @@ fn sender(evidence: &Evidence) -> Finding {
     }
     let mut finding = of_limit(evidence, limit, share);
     if second.0 >= SECOND_SHARE {
-        let label = second.1.label();
+        let label = match second.1 {
+            Limit::Cwnd if evidence.is_mostly_delivery() => "the delivery of the last data",
+            other => other.label(),
+        };
         finding.findings.push(format!("Next: {label}, {} of the time.", units::percent(second.0)));
     }
     finding

@@ -62,3 +62,23 @@ fn waits(steps: &[Step]) -> Vec<Range<u64>> {
     }
     waits
 }
+
+/// From the last data of an answer to the next request of this side, where that was answered sooner than
+/// it was thought about: what the other side sends in its own time was not asked for.
+pub(crate) fn thoughts(steps: &[Step]) -> Vec<Range<u64>> {
+    let mut thoughts = Vec::new();
+    let (mut came, mut asked) = (None, None::<Range<u64>>);
+    for (i, pair) in steps.windows(2).enumerate() {
+        let (from, to) = (&pair[0], &pair[1]);
+        if brings_data(from, to, steps.get(i + 2)) {
+            let is_answer =
+                |thought: &Range<u64>| to.time_ns() - thought.end < thought.end - thought.start;
+            thoughts.extend(asked.take().filter(is_answer));
+            came = Some(to.time_ns());
+        }
+        if to.kind() == Kind::Send && to.sent > from.sent {
+            asked = came.take().map(|came| came..to.time_ns()).or(asked);
+        }
+    }
+    thoughts
+}

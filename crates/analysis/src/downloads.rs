@@ -2,17 +2,21 @@
 
 use transom_event::{Kind, State};
 
+use crate::dialogue::thoughts;
 use crate::evidence::Evidence;
 use crate::finding::Finding;
 use crate::limits::IDLE_NS;
 use crate::track::{Step, is_synchronized};
-use crate::units::{bytes, percent, rate, time};
+use crate::units::{bytes, count, percent, rate, time};
 use crate::{Cause, EpisodeKind, Limit, WindowSide};
 
 /// Share of the time with a full receive queue from which the reader counts as slow.
 pub const SLOW_READER_SHARE: f64 = 0.2;
 /// Share of the offered window in use per round trip from which it counts as the limit.
 pub const WINDOW_USED_SHARE: f64 = 0.8;
+
+/// Share of the time that this side thinks before it asks from which that is the cause.
+pub const THOUGHT_SHARE: f64 = 0.5;
 
 /// A window that is at its largest in this part of the time did not grow with what came.
 const EARLY: u64 = 4;
@@ -69,6 +73,9 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         };
         return Finding::new(Cause::OwnWindow, receiving, finding, Some(remedy));
     }
+    if let Some(finding) = asked_late(evidence) {
+        return finding;
+    }
     let window = match summary.max_rcv_wnd {
         0 => "its window not known".to_owned(),
         window => format!("window up to {}", bytes(window.into())),
@@ -83,6 +90,26 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     let mut finding = Finding::new(Cause::OtherSide, receiving, finding, Some(remedy));
     finding.findings.extend(maybe_own_window(evidence));
     finding
+}
+
+/// Where all that was asked for had come most of the time, and the program here asked for no more.
+fn asked_late(evidence: &Evidence) -> Option<Finding> {
+    let (summary, thoughts) = (evidence.summary, thoughts(evidence.steps));
+    let idle_ns: u64 = thoughts.iter().map(|thought| thought.end - thought.start).sum();
+    let share = idle_ns as f64 / summary.duration_ns.max(1) as f64;
+    let busy_ns = summary.duration_ns.saturating_sub(idle_ns).max(1);
+    (share > THOUGHT_SHARE).then(|| {
+        let finding = format!(
+            "A download of {} at {}; for {} of the time all that was asked for had come, and the program here asked for nothing, {}. In the rest {} came.",
+            bytes(summary.received),
+            rate(summary.goodput_down),
+            percent(share),
+            count(thoughts.len() as u64, "time", "times"),
+            rate(summary.received as f64 * 8e9 / busy_ns as f64),
+        );
+        let remedy = "Look at the program here: it takes that long to ask for the next.";
+        Finding::new(Cause::Application, share, finding, Some(remedy))
+    })
 }
 
 /// What the least round trip hides: behind a queue on the path a window is used up that would suffice

@@ -6,7 +6,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Too few bytes to be held back by anything.
+    /// Too few bytes, or too few round trips, to be held back by anything.
     Little,
     /// The program here had nothing to send.
     Application,

@@ -13,6 +13,7 @@ mod analysis;
 mod causes;
 mod compare;
 mod cwnd_falls;
+mod delivery;
 mod dialogue;
 mod downloads;
 mod ends;

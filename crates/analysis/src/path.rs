@@ -42,9 +42,29 @@ pub const SATURATED_SHARE: f64 = 0.5;
 pub const TIMEOUT_SHARE: f64 = 0.5;
 pub(crate) fn find(evidence: &Evidence, share: f64) -> Finding {
     let (cause, why, remedy) = why(evidence);
+    if cause == Cause::Little {
+        return Finding::new(cause, share, round_trip(evidence, share), None);
+    }
     let mut finding = Finding::new(cause, share, held(evidence, share), remedy);
+    let delivery = evidence.delivery_share();
+    if delivery >= SECOND_SHARE && !evidence.is_mostly_delivery() {
+        let more =
+            format!("For {} of the time all had left and was on its way.", percent(delivery));
+        finding.findings.push(more);
+    }
     finding.findings.extend(why);
     finding
+}
+
+/// Where all left at once and met no queue.
+fn round_trip(evidence: &Evidence, share: f64) -> String {
+    format!(
+        "All {} left without a wait for the path, and their delivery took {} of the {} ({}): nothing but the round trip limited it.",
+        units::bytes(evidence.summary.acked),
+        percent(share),
+        time(evidence.summary.duration_ns),
+        beside_minimum(evidence.summary),
+    )
 }
 
 /// Which of the limits of the path held, with its number.
@@ -52,6 +72,12 @@ fn held(evidence: &Evidence, share: f64) -> String {
     let of = |limit| evidence.limits.share(limit);
     let percent = percent(share);
     let achieved = rate(evidence.summary.goodput_up);
+    if evidence.is_mostly_delivery() {
+        return format!(
+            "Limited by the path {percent} of the time: for {} all had left and was on its way; {achieved} were achieved.",
+            units::percent(evidence.delivery_share()),
+        );
+    }
     if of(Limit::Repair) > of(Limit::Cwnd) + of(Limit::Pacing) {
         return format!(
             "Limited by the path {percent} of the time, mostly waiting for retransmissions ({}).",
@@ -187,7 +213,7 @@ fn why_uninterrupted(evidence: &Evidence) -> Why {
     }
     let is_slow_start = |kind: &EpisodeKind| matches!(kind, EpisodeKind::SlowStart { .. });
     let opening = evidence.share_within(&[Limit::Cwnd, Limit::Pacing], is_slow_start);
-    let inflated = inflation(summary) >= INFLATED_RTT;
+    let (is_delivery, inflated) = (evidence.is_mostly_delivery(), is_inflated(evidence));
     if opening >= SLOW_START_SHARE && !inflated {
         let why = format!(
             "It was in slow start for {} of its {}.",
@@ -197,7 +223,8 @@ fn why_uninterrupted(evidence: &Evidence) -> Why {
         let remedy = "The transfer is too short to fill the path: reuse the connection, or raise the initial window (ip route … initcwnd).";
         return (Cause::SlowStart, Some(why), Some(remedy));
     }
-    if inflated || paced_by_estimate(evidence) || has_standing_queue(evidence) {
+    let estimated = paced_by_estimate(evidence) && !is_delivery;
+    if inflated || estimated || has_standing_queue(evidence) {
         let losses = match summary.retransmitted.data() {
             0 => "without loss".to_owned(),
             n => format!("{} retransmitted", count(n, "segment", "segments")),
@@ -205,7 +232,7 @@ fn why_uninterrupted(evidence: &Evidence) -> Why {
         let why = format!("{}, {losses}.", beside_minimum(summary));
         return (Cause::FullPath, Some(why), Some(FULL_PATH));
     }
-    (Cause::Cwnd, None, None)
+    (if is_delivery { Cause::Little } else { Cause::Cwnd }, None, None)
 }
 
 /// The sentence about marks of the path.
@@ -253,6 +280,12 @@ fn inflation(summary: &Summary) -> f64 {
     summary.rtt.map_or(1.0, |rtt| f64::from(rtt.median_us) / f64::from(rtt.min_us.max(1)))
 }
 
+/// The few round trips of a delivery vary by themselves: a queue has segments that wait in it.
+fn is_inflated(evidence: &Evidence) -> bool {
+    let waits = || waiting(evidence.summary, |rtt| rtt.p95_us) >= STANDING_QUEUE;
+    inflation(evidence.summary) >= INFLATED_RTT && (!evidence.is_mostly_delivery() || waits())
+}
+
 /// Time that went by without any answer, in several timeouts in a row each: how long, how often.
 fn interruptions(evidence: &Evidence) -> (u64, u64) {
     let stalls = evidence.episodes.iter().filter_map(|episode| match episode.kind {
@@ -292,8 +325,11 @@ fn losses(evidence: &Evidence) -> Why {
     if losses.are_here() {
         return lost_here(evidence, &seen);
     }
-    let inflation = if losses.follow_delay() { losses.inflation() } else { inflation(summary) };
-    if inflation >= INFLATED_RTT {
+    let is_full = match losses.follow_delay() {
+        true => losses.inflation() >= INFLATED_RTT,
+        false => is_inflated(evidence),
+    };
+    if is_full {
         return (Cause::FullPath, Some(seen), Some(FULL_PATH));
     }
     if has_standing_queue(evidence) {

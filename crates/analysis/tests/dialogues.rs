@@ -342,6 +342,49 @@ fn a_program_that_sends_in_its_own_time_does_not_wait_for_what_comes_meanwhile()
     }
 }
 
+/// Forty answers, each of which one side lets wait for so long: this one before it asks, or the other one
+/// before it answers, asked or not.
+fn downloads(after: bool, asks_after: u64, answers_after: u64, is_asked: bool) -> Analysis {
+    let mut client = Dialogue::new(after);
+    for _ in 0..40 {
+        if is_asked {
+            client.sends(SMALL);
+        }
+        client.waits(answers_after);
+        client.arrives(LARGE);
+        client.waits(asks_after);
+        if !is_asked {
+            client.sends(SMALL);
+            client.waits(RTT);
+            client.arrives(0);
+        }
+    }
+    client.analysis()
+}
+
+#[test]
+fn the_time_before_a_download_is_that_of_the_side_which_asks_for_it() {
+    let long = 600_000 * MS;
+    for after in [false, true] {
+        let own = downloads(after, long, RTT, true).verdict;
+        let text = own.text();
+        assert_eq!(own.cause, Cause::Application, "{after}: {text}");
+        // What the last arrival brings is told by the event after it, where an `ack` meets the state before.
+        let times = if after { "39 times" } else { "38 times" };
+        assert!(
+            text.contains(&format!("asked for nothing, {times}")) && own.share > 0.95,
+            "{text}"
+        );
+        assert!(text.contains("the program here"), "{text}");
+        // One that takes so long to answer, and one that tells what nobody asked for.
+        for other in [downloads(after, MS, long, true), downloads(after, MS, long, false)] {
+            let text = other.verdict.text();
+            assert_eq!(other.verdict.cause, Cause::OtherSide, "{after}: {text}");
+            assert!(!text.contains("asked for nothing"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn a_connection_that_is_watched_is_judged_as_its_recording() {
     let dialogues = [slow_server(LONG, false), slow_server(LONG, true)];

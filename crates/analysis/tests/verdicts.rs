@@ -47,6 +47,46 @@ fn the_program() {
     assert_says(&analysis, Cause::Application, &["nothing to send", "1.2 Mbit/s"]);
 }
 
+/// A program that writes so much every so often, over a path of one segment in 50 ms behind which all of it
+/// may wait.
+fn over_a_slow_path(bytes: u64, every_ns: u64, length_ns: u64) -> Analysis {
+    let program = Program::Chunks { bytes, every_ns };
+    let bottleneck = Some(Bottleneck { rate: 20_000, room: 1000, polices: false });
+    let mut events =
+        Sender::new(Setup { program, bottleneck, length_ns, hystart_at: None, ..Setup::default() })
+            .run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            state.srtt_us += 50_000 * state.packets_out;
+        }
+    }
+    one(&events)
+}
+
+#[test]
+fn what_a_program_wrote_at_once_is_the_paths_until_all_of_it_has_arrived() {
+    let all = over_a_slow_path(100_000, 100_000 * MS, 20_000 * MS);
+    assert!(all.limits.share(Limit::Application) > 0.4, "{:?}", all.limits.total_ns);
+    assert_says(&all, Cause::FullPath, &["100% of the time", "on its way", "The path is full"]);
+    assert!(!all.verdict.text().contains("nothing to send"), "{}", all.verdict.text());
+    // A program that writes now and then keeps this path waiting, whatever its last piece takes.
+    let pieces = over_a_slow_path(2_000, 1000 * MS, 20_500 * MS);
+    assert_says(&pieces, Cause::Application, &["nothing to send", "would have carried more"]);
+}
+
+#[test]
+fn a_transfer_of_one_round_trip_is_limited_by_nothing_else() {
+    let of = |bytes: u64, every_ns: u64| {
+        let program = Program::Chunks { bytes, every_ns };
+        analysis(Setup { program, length_ns: 20_000 * MS, ..Setup::default() })
+    };
+    let once = of(10_000, 100_000 * MS);
+    assert_says(&once, Cause::Little, &["100% of the 50 ms", "nothing but the round trip"]);
+    assert!(once.verdict.remedy.is_none());
+    assert_says(&of(50_000, 100_000 * MS), Cause::SlowStart, &["raise the initial window"]);
+    assert_says(&of(10_000, 1000 * MS), Cause::Application, &["nothing to send", "slow disk"]);
+}
+
 /// A path of 100 segments of bandwidth-delay product with room for so many more.
 fn limited(room: u64, polices: bool) -> Analysis {
     let bottleneck = Some(Bottleneck { rate: 2_000_000, room, polices });
