@@ -361,8 +361,11 @@ fn losses(evidence: &Evidence) -> Why {
     if losses.come_behind_a_queue(per_second) && losses.inflation() >= INFLATED_RTT {
         return (Cause::FullPath, Some(seen), Some(FULL_PATH));
     }
-    if estimates_rate(evidence.algorithm) {
-        return match is_dropped_without_queue(evidence) {
+    let is_dropped = is_dropped_without_queue(evidence);
+    let are_many = summary.retransmitted.data() >= FEWEST_LOSSES as u64;
+    // One of ten segments that is lost says nothing of a rate.
+    if estimates_rate(evidence.algorithm) && (are_many || !is_dropped) {
+        return match is_dropped {
             false => (Cause::FullPath, Some(seen), Some(FULL_PATH)),
             true => (Cause::Policer, because(NO_QUEUE.to_owned()), Some(POLICER)),
         };

@@ -237,7 +237,7 @@ fn segments_that_come_late_are_not_lost() {
 #[test]
 fn bbr_behind_a_policer_is_told_from_a_full_path_by_the_queue_that_its_probes_make() {
     let setup = Setup { lost: at_random(40), length_ns: 10_000 * MS, ..Setup::default() };
-    let bbr = |probed_rtt: f64| {
+    let bbr = |setup: &Setup, probed_rtt: f64| {
         let mut events = Sender::new(setup.clone()).run();
         for (n, event) in events.iter_mut().enumerate() {
             match &mut event.body {
@@ -250,8 +250,12 @@ fn bbr_behind_a_policer_is_told_from_a_full_path_by_the_queue_that_its_probes_ma
         }
         one(&events)
     };
-    assert_says(&bbr(1.0), Cause::Policer, &["no queue grows", "Shape to that rate"]);
-    assert_says(&bbr(1.5), Cause::FullPath, &["its rate"]);
+    let once = Program::Chunks { bytes: 12_000, every_ns: 100_000 * MS };
+    let once = Setup { program: once, lost: vec![4], length_ns: 20_000 * MS, ..Setup::default() };
+    assert_says(&bbr(&setup, 1.0), Cause::Policer, &["no queue grows", "Shape to that rate"]);
+    assert_says(&bbr(&setup, 1.5), Cause::FullPath, &["its rate"]);
+    // A segment of ten is no rate above which a path drops.
+    assert_says(&bbr(&once, 1.0), Cause::UnclearLoss, &["1 segment retransmitted"]);
 }
 
 #[test]
