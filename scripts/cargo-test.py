@@ -3,12 +3,12 @@
 
     scripts/cargo-test.py [--runner COMMAND] ARGUMENTS…    those of cargo test, without a test's name
 
-Most tests wait for a network most of their time, so as many programs run at once as there are processors
-(TRANSOM_TEST_PROGRAMS), each with as many threads. What one printed comes whole when it has ended. A test
-that failed is run again, alone, twice at most: tests of the kernel side run beside one another, and on a
-machine that others share too. What passes then was disturbed, or depends on chance; it is listed at the
-end, so that nobody overlooks it. A test that fails alone each time fails. With --runner, each program is
-run by that command ("sudo -E").
+Most tests wait for a network most of their time, so one program more runs at once than there are
+processors (TRANSOM_TEST_PROGRAMS), each with as many threads as processors. What one printed comes whole
+when it has ended. A test that failed is run again, alone, twice at most: tests of the kernel side run
+beside one another, and on a machine that others share too. What passes then was disturbed, or depends on
+chance; it is listed at the end, so that nobody overlooks it. A test that fails alone each time fails. With
+--runner, each program is run by that command ("sudo -E").
 How it ended, and why what failed did, also goes to the file that TRANSOM_FAILED names (scripts/skipped.sh).
 """
 import concurrent.futures
@@ -158,7 +158,7 @@ def main(arguments):
     if programs is None:
         tell("the tests could not be built")
         return 1
-    at_once = int(os.environ.get("TRANSOM_TEST_PROGRAMS") or os.cpu_count())
+    at_once = int(os.environ.get("TRANSOM_TEST_PROGRAMS") or os.cpu_count() + 1)
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
         results = list(zip(programs, pool.map(lambda program: program.run(runner), programs)))
     failed = [(program, tests) for program, tests in results if tests]
