@@ -220,8 +220,8 @@ def run(args, folder):
         )
         for times in args.times:
             show_more_often(os.path.join(merged, "connections", HOUR), times)
-            # But not the customer's: rows of one connection are known to be so.
-            more = told | {key: told[key] * times for key in ("ended", "rows", "hosts")}
+            shown = ("ended", "rows", "hosts", "customers_connections")
+            more = told | {key: told[key] * times for key in shown}
             number, size = size_of(merged)
             heading(
                 f"Merged, {more['hosts']:,} hosts: {more['rows']:,} rows in {number} objects of"
