@@ -8,8 +8,8 @@ use crate::families::family_order;
 use crate::losses::Losses;
 use crate::track::steps;
 use crate::{
-    Connection, Episode, Identified, Identity, Limits, Mark, Recording, Summary, Verdict, episodes,
-    limits,
+    Connection, Episode, Identified, Identity, Limits, Mark, Recording, Summary, Verdict, delivery,
+    episodes, limits,
 };
 
 /// What one connection did and why.
@@ -105,6 +105,7 @@ pub fn analyse_connection(connection: &Connection, recording: &Recording) -> Ana
         losses: &losses,
         algorithm: &algorithm,
         sacks: &sacks,
+        delivery_share: delivery::share(&limits, &steps, summary.duration_ns),
         told_apart_ns: recording.told_apart_ns,
     };
     let verdict = Verdict::of(&evidence);

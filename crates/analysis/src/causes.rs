@@ -43,10 +43,9 @@ fn share_of(evidence: &Evidence, limit: Limit, rate_of: Limit) -> f64 {
     let paced = if limit == rate_of { own(Limit::Pacing) } else { 0.0 };
     match limit {
         Limit::Application => {
-            let delivery = evidence.delivery_share();
-            own(limit) - delivery + own(Limit::Receiving) + own(Limit::Idle)
+            own(limit) - evidence.delivery_share + own(Limit::Receiving) + own(Limit::Idle)
         }
-        Limit::Cwnd => own(limit) + own(Limit::Repair) + paced + evidence.delivery_share(),
+        Limit::Cwnd => own(limit) + own(Limit::Repair) + paced + evidence.delivery_share,
         Limit::Pacing => paced,
         _ => own(limit) + paced,
     }

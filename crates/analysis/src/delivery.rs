@@ -4,23 +4,23 @@ use std::ops::Range;
 
 use transom_event::TcpState;
 
-use crate::Limit;
 use crate::evidence::Evidence;
 use crate::track::Step;
+use crate::{Limit, Limits};
+
+/// Share of the time with nothing more to send, from when the last data left until they were
+/// acknowledged. A program that has written all that it will ever write keeps nobody waiting.
+pub(crate) fn share(limits: &Limits, steps: &[Step], duration_ns: u64) -> f64 {
+    let last = last_delivery(steps).into_iter();
+    limits.common_ns(&[Limit::Application], last) as f64 / duration_ns.max(1) as f64
+}
 
 impl Evidence<'_> {
-    /// Share of the time with nothing more to send, from when the last data left until they were
-    /// acknowledged. A program that has written all that it will ever write keeps nobody waiting.
-    pub fn delivery_share(&self) -> f64 {
-        let last = last_delivery(self.steps).into_iter();
-        self.common_ns(&[Limit::Application], last) as f64 / self.summary.duration_ns.max(1) as f64
-    }
-
-    /// Whether that is more than the time in which the path let no more leave.
+    /// Whether the delivery of the last data takes more time than that in which the path let no more leave.
     pub fn is_mostly_delivery(&self) -> bool {
         let held =
             [Limit::Cwnd, Limit::Repair, Limit::Pacing].map(|limit| self.limits.share(limit));
-        self.delivery_share() > held.iter().sum()
+        self.delivery_share > held.iter().sum()
     }
 }
 

@@ -24,7 +24,7 @@ impl Dialogue {
     pub fn of(evidence: &Evidence) -> Dialogue {
         let waits = waits(evidence.steps);
         let own = [Limit::Application, Limit::Idle];
-        let own_ns = evidence.common_ns(&own, waits.iter().cloned());
+        let own_ns = evidence.limits.common_ns(&own, waits.iter().cloned());
         let receiving_ns = evidence.limits.time_ns(Limit::Receiving);
         let rtt_ns = evidence.summary.rtt.map_or(0.0, |rtt| f64::from(rtt.min_us) * 1000.0);
         let lengths = || waits.iter().map(|wait| wait.end - wait.start);

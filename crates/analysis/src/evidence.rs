@@ -43,6 +43,8 @@ pub(crate) struct Evidence<'a> {
     pub algorithm: &'a str,
     /// Every [`Kind::Sack`], in the order of time.
     pub sacks: &'a [&'a Mark],
+    /// See [`crate::delivery::share`].
+    pub delivery_share: f64,
     /// See [`Recording::told_apart_ns`](crate::Recording::told_apart_ns).
     pub told_apart_ns: u64,
 }
@@ -189,27 +191,7 @@ impl Evidence<'_> {
         let episodes = self.episodes.iter().filter(|episode| wanted(&episode.kind));
         let times = episodes.map(|episode| episode.start_ns..episode.end_ns);
         let all: u64 = limits.iter().map(|limit| self.limits.time_ns(*limit)).sum();
-        self.common_ns(limits, times) as f64 / all.max(1) as f64
-    }
-
-    /// Time in which one of these limits held and that lies in one of these times, which follow one
-    /// another.
-    pub fn common_ns(
-        &self,
-        limits: &[Limit],
-        times: impl Iterator<Item = Range<u64>> + Clone,
-    ) -> u64 {
-        let mut times = times.peekable();
-        let mut common = 0_u64;
-        for span in self.limits.spans.iter().filter(|span| limits.contains(&span.limit)) {
-            while times.next_if(|time| time.end <= span.start_ns).is_some() {}
-            for time in times.clone().take_while(|time| time.start < span.end_ns) {
-                let from = time.start.max(span.start_ns);
-                let shared = time.end.min(span.end_ns).saturating_sub(from);
-                common = shared.saturating_add(common);
-            }
-        }
-        common
+        self.limits.common_ns(limits, times) as f64 / all.max(1) as f64
     }
 
     pub fn episodes(&self, wanted: impl Fn(&EpisodeKind) -> bool) -> u64 {

@@ -13,7 +13,7 @@ use crate::track::Step;
 /// not acknowledged, ns.
 pub(crate) fn held_back_ns(evidence: &Evidence) -> u64 {
     let waits = waits(evidence.steps);
-    evidence.common_ns(&[Limit::Application], waits.iter().cloned())
+    evidence.limits.common_ns(&[Limit::Application], waits.iter().cloned())
 }
 
 /// How much later than asked a timer of the kernel expires: a tick of 100 Hz, ns.
@@ -36,7 +36,7 @@ pub(crate) fn corked_ns(evidence: &Evidence) -> u64 {
     };
     let waits = evidence.steps.windows(2).filter(is_timer);
     let waits = waits.map(|pair| pair[0].time_ns()..pair[1].time_ns());
-    evidence.common_ns(&[Limit::Application, Limit::Receiving, Limit::Idle], waits)
+    evidence.limits.common_ns(&[Limit::Application, Limit::Receiving, Limit::Idle], waits)
 }
 
 /// The waits that an acknowledgement ended, and that held such a piece back (`tcp_nagle_test`).

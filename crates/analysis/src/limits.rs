@@ -8,6 +8,7 @@
 //! not waiting for a window.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde::Serialize;
 use transom_event::{CaState, Chrono, Kind, LossCause, State, TcpState, fields, flags};
@@ -150,6 +151,26 @@ impl Limits {
     /// Share of the connection's time, 0 to 1.
     pub fn share(&self, limit: Limit) -> f64 {
         self.time_ns(limit) as f64 / self.duration_ns.max(1) as f64
+    }
+
+    /// Time in which one of these limits held and that lies in one of these times, which follow one
+    /// another.
+    pub(crate) fn common_ns(
+        &self,
+        limits: &[Limit],
+        times: impl Iterator<Item = Range<u64>> + Clone,
+    ) -> u64 {
+        let mut times = times.peekable();
+        let mut common = 0_u64;
+        for span in self.spans.iter().filter(|span| limits.contains(&span.limit)) {
+            while times.next_if(|time| time.end <= span.start_ns).is_some() {}
+            for time in times.clone().take_while(|time| time.start < span.end_ns) {
+                let from = time.start.max(span.start_ns);
+                let shared = time.end.min(span.end_ns).saturating_sub(from);
+                common = shared.saturating_add(common);
+            }
+        }
+        common
     }
 
     fn push(&mut self, start_ns: u64, end_ns: u64, limit: Limit) {

@@ -46,7 +46,7 @@ pub(crate) fn find(evidence: &Evidence, share: f64) -> Finding {
         return Finding::new(cause, share, round_trip(evidence, share), None);
     }
     let mut finding = Finding::new(cause, share, held(evidence, share), remedy);
-    let delivery = evidence.delivery_share();
+    let delivery = evidence.delivery_share;
     if delivery >= SECOND_SHARE && !evidence.is_mostly_delivery() {
         let more =
             format!("For {} of the time all had left and was on its way.", percent(delivery));
@@ -75,7 +75,7 @@ fn held(evidence: &Evidence, share: f64) -> String {
     if evidence.is_mostly_delivery() {
         return format!(
             "Limited by the path {percent} of the time: for {} all had left and was on its way; {achieved} were achieved.",
-            units::percent(evidence.delivery_share()),
+            units::percent(evidence.delivery_share),
         );
     }
     if of(Limit::Repair) > of(Limit::Cwnd) + of(Limit::Pacing) {

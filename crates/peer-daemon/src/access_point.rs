@@ -160,8 +160,7 @@ fn neighbour(message: &Message, gateway: IpAddr, index: u32) -> Option<String> {
     let known = message.u32(4) == index && message.u16(8) & unknown == 0;
     let (_, its) = of(libc::NDA_DST).filter(|_| known)?;
     let (_, hardware) = of(libc::NDA_LLADDR).filter(|_| address(its) == Some(gateway))?;
-    let bytes: Vec<String> = hardware.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(bytes.join(":"))
+    Some(interface::hardware_text(hardware))
 }
 
 /// What makes this terminal another than its neighbours: machine and interface.

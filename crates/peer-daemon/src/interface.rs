@@ -74,6 +74,12 @@ pub fn hardware_address(name: &str) -> Vec<u8> {
     ask(name).map(|known| known.hardware).unwrap_or_default()
 }
 
+/// As `ip` writes it.
+pub fn hardware_text(bytes: &[u8]) -> String {
+    let pairs: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    pairs.join(":")
+}
+
 /// The number by which netlink names the interface.
 pub fn number(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;

@@ -26,8 +26,7 @@ fn hardware_address(station: &Message) -> Option<String> {
     let mut attributes = station.attributes(GENERIC_HEADER);
     let (_, bytes) = attributes.find(|&(kind, _)| kind == NL80211_ATTR_MAC)?;
     let six: [u8; 6] = bytes.try_into().ok()?;
-    let pairs: Vec<String> = six.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(pairs.join(":"))
+    Some(interface::hardware_text(&six))
 }
 
 #[cfg(test)]

@@ -51,8 +51,7 @@ pub fn section(traces: &[Trace]) -> String {
 
 /// The verdict's cause as the section names it.
 pub fn cause_name(cause: Cause) -> String {
-    let name = serde_json::to_value(cause).unwrap_or_default();
-    name.as_str().unwrap_or_default().replace('_', " ")
+    cause.name().replace('_', " ")
 }
 
 fn verdicts(trace: &Trace) -> String {
