@@ -37,7 +37,7 @@ struct behaviour {
 #define BEHAVIOUR(name) {#name, name}
 #define END {NULL, NULL}
 
-extern const struct behaviour connecting[], binding[], listening[], streaming[], closing[],
+extern const struct behaviour fresh[], connecting[], binding[], listening[], streaming[], closing[],
 	messaging[], urgent[], datagrams[], datagram_errors[], options[], interfaces[];
 
 /* Where the peer listens, TCP and UDP; nobody listens at the next port. */

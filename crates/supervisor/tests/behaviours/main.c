@@ -209,9 +209,9 @@ static void run(const struct behaviour *behaviour)
 
 int main(int count, char **words)
 {
-	const struct behaviour *tables[] = {connecting,	     binding,	listening, streaming,
-					    closing,	     messaging, urgent,	   datagrams,
-					    datagram_errors, options,	interfaces};
+	const struct behaviour *tables[] = {fresh,     connecting,	binding,   listening,
+					    streaming, closing,		messaging, urgent,
+					    datagrams, datagram_errors, options,   interfaces};
 	size_t i;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
