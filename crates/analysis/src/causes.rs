@@ -2,6 +2,7 @@
 
 use transom_event::State;
 
+use crate::activity::{Activity, pieces};
 use crate::dialogue::Dialogue;
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
@@ -23,6 +24,8 @@ pub const HANDSHAKE_SHARE: f64 = 0.5;
 /// Share of the paced time from which a second rate of the program is told, and so many at most.
 const SECOND_RATE_SHARE: f64 = 0.1;
 const MOST_RATES: usize = 3;
+/// Share of the time without data, before the first and after the last, from which either is told.
+const NAMED_IDLE_SHARE: f64 = 0.1;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
@@ -379,9 +382,64 @@ fn application(evidence: &Evidence, share: f64) -> Finding {
         };
         return Finding::new(Cause::Application, share, finding, Some(remedy));
     }
+    in_its_own_time(evidence, share)
+}
+
+/// Of a program that neither waits for the other side nor has its data held back: whether it kept any
+/// data waiting at all, and in which waits.
+fn in_its_own_time(evidence: &Evidence, share: f64) -> Finding {
+    let (summary, activity) = (evidence.summary, Activity::of(evidence));
+    let (percent, goodput) = (units::percent(share), rate(summary.goodput_up));
+    let idle_ns = activity.before_ns + activity.after_ns;
+    let pieces = pieces(evidence.steps);
+    if idle_ns > activity.between_ns {
+        let times = [
+            (activity.before_ns, "before its first data"),
+            (activity.after_ns, "after its last had arrived"),
+        ];
+        let least_ns = NAMED_IDLE_SHARE * idle_ns as f64;
+        let times = times.into_iter().filter(|(ns, _)| *ns as f64 >= least_ns);
+        let times: Vec<String> = times.map(|(ns, when)| format!("{} {when}", time(ns))).collect();
+        let times = times.join(" and ");
+        let bytes = units::bytes(summary.acked + summary.received);
+        let took = time(activity.length_ns);
+        let is_at_once = pieces.is_empty()
+            && (activity.held_ns as f64) < SECOND_SHARE * activity.length_ns as f64;
+        let (cause, finding) = match is_at_once {
+            true => (
+                Cause::Little,
+                format!(
+                    "All {bytes} left at once and had arrived within {took}; in the rest of the time there was nothing to send, {times}: nothing limited it."
+                ),
+            ),
+            false => (
+                Cause::Application,
+                format!(
+                    "The program had nothing to send {percent} of the time, {times}. In between, {bytes} took {took}."
+                ),
+            ),
+        };
+        return Finding::new(cause, share, finding, None);
+    }
+    let median_of = |of: fn(&(u64, u64)) -> u64| {
+        let mut all: Vec<u64> = pieces.iter().map(of).collect();
+        all.sort_unstable();
+        all.get(all.len() / 2).copied().unwrap_or(0)
+    };
+    let waits = match pieces.len() {
+        0 => String::new(),
+        n => format!(
+            ", in {} of {} between pieces of {}{}",
+            count(n as u64, "wait", "waits"),
+            time(median_of(|piece| piece.0)),
+            units::bytes(median_of(|piece| piece.1)),
+            if n > 1 { " (medians)" } else { "" },
+        ),
+    };
     let finding = format!(
-        "The program had nothing to send {percent} of the time ({goodput} on average); TCP and the path would have carried more."
+        "The program had nothing to send {percent} of the time ({goodput} on average){waits}; TCP and the path would have carried more."
     );
-    let remedy = "Look at the program: small writes, waiting for answers, slow disk.";
+    let remedy =
+        "Look at what the program does meanwhile: small writes, waiting for others, slow disk.";
     Finding::new(Cause::Application, share, finding, Some(remedy))
 }

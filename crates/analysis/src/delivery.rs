@@ -24,7 +24,8 @@ impl Evidence<'_> {
     }
 }
 
-fn last_delivery(steps: &[Step]) -> Option<Range<u64>> {
+/// From when the last data left to when all was acknowledged.
+pub(crate) fn last_delivery(steps: &[Step]) -> Option<Range<u64>> {
     let last = 1 + steps.windows(2).rposition(|pair| pair[1].sent > pair[0].sent)?;
     // Of a side that was closed by the other and goes on, no ACK has an event.
     let is_over = |step: &&Step| {

@@ -9,6 +9,7 @@
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
+mod activity;
 mod analysis;
 mod causes;
 mod compare;

@@ -87,6 +87,49 @@ fn a_transfer_of_one_round_trip_is_limited_by_nothing_else() {
     assert_says(&of(10_000, 1000 * MS), Cause::Application, &["nothing to send", "slow disk"]);
 }
 
+/// A connection that was open for a while before its data, and stays open for a while after it.
+fn among_silence(setup: Setup, before_ns: u64, after_ns: u64) -> Analysis {
+    let mut events = Sender::new(setup).run();
+    let mut opened = events[1];
+    if let Body::State(state) = &mut opened.body {
+        state.unsent = 0;
+    }
+    let aux = [TcpState::SynSent as u32, TcpState::Established as u32];
+    events[1..].iter_mut().for_each(|event| event.time_ns += before_ns);
+    events.insert(1, Event { kind: Kind::State, aux, ..opened });
+    let last = events[events.len() - 1];
+    let aux = [TcpState::Established as u32, TcpState::FinWait1 as u32];
+    let Body::State(mut state) = last.body else { panic!("an ACK has a state") };
+    (state.snd_una, state.packets_out) = (state.snd_nxt, 0);
+    let (time_ns, body) = (last.time_ns + after_ns, Body::State(state));
+    events.push(Event { time_ns, kind: Kind::State, aux, body, ..last });
+    one(&events)
+}
+
+#[test]
+fn a_program_is_not_blamed_for_the_time_before_and_after_its_data() {
+    let of = |bytes: u64, every_ns: u64, after_ns: u64| {
+        let program = Program::Chunks { bytes, every_ns };
+        let setup = Setup { program, length_ns: 3_200 * MS, ..Setup::default() };
+        among_silence(setup, 300 * MS, after_ns)
+    };
+    let when = ["300 ms before its first data", "2.00 s after its last had arrived"];
+    let at_once = of(10_000, 100_000 * MS, 2_000 * MS);
+    assert_says(&at_once, Cause::Little, &["arrived within 50 ms", "nothing limited it"]);
+    assert_says(&at_once, Cause::Little, &when);
+    // What the path let through in several round trips was limited while it lasted.
+    let in_turns = of(100_000, 100_000 * MS, 2_000 * MS);
+    assert_says(&in_turns, Cause::Application, &["In between, 97.7 KiB took 200 ms"]);
+    assert_says(&in_turns, Cause::Application, &when);
+    for verdict in [&at_once.verdict, &in_turns.verdict] {
+        assert_eq!(verdict.remedy, None, "{}", verdict.text());
+    }
+    // One that writes a piece a second let the connection wait in between.
+    let pieces = of(10_000, 1000 * MS, 2_000 * MS);
+    let words = ["in 3 waits of 1.00 s between pieces of 9.8 KiB (medians)", "slow disk"];
+    assert_says(&pieces, Cause::Application, &words);
+}
+
 /// A path of 100 segments of bandwidth-delay product with room for so many more.
 fn limited(room: u64, polices: bool) -> Analysis {
     let bottleneck = Some(Bottleneck { rate: 2_000_000, room, polices });

@@ -1,0 +1,81 @@
+//! From when on, and until when, there was data of either side on its way: a program that writes before
+//! or after that kept nothing waiting.
+
+use std::ops::Range;
+
+use crate::Limit;
+use crate::delivery::last_delivery;
+use crate::evidence::Evidence;
+use crate::limits::BURST_NS;
+use crate::track::Step;
+
+/// Where the time lies in which the program had nothing to send, ns.
+pub(crate) struct Activity {
+    /// Before the first data of either side, and after the last had arrived.
+    pub before_ns: u64,
+    pub after_ns: u64,
+    /// In between, but for the delivery of the last data.
+    pub between_ns: u64,
+    /// From the first data to when the last had arrived.
+    pub length_ns: u64,
+    /// The part of that in which TCP, the path or this machine let no more leave.
+    pub held_ns: u64,
+}
+
+impl Activity {
+    pub fn of(evidence: &Evidence) -> Activity {
+        let active = active(evidence.steps);
+        let ns = |limits: &[Limit], time: Range<u64>| {
+            evidence.limits.common_ns(limits, std::iter::once(time))
+        };
+        const OWN: [Limit; 3] = [Limit::Application, Limit::Receiving, Limit::Idle];
+        const HELD: [Limit; 6] = [
+            Limit::Cwnd,
+            Limit::ReceiverWindow,
+            Limit::SendBuffer,
+            Limit::Pacing,
+            Limit::LocalDevice,
+            Limit::Repair,
+        ];
+        let delivery_ns = (evidence.delivery_share * evidence.summary.duration_ns as f64) as u64;
+        Activity {
+            before_ns: ns(&OWN, 0..active.start),
+            after_ns: ns(&OWN, active.end..u64::MAX),
+            between_ns: ns(&OWN, active.clone()).saturating_sub(delivery_ns),
+            length_ns: active.end - active.start,
+            held_ns: ns(&HELD, active),
+        }
+    }
+}
+
+fn active(steps: &[Step]) -> Range<u64> {
+    let has_data = |step: &Step| step.sent > 0 || step.received > 0;
+    let Some(first) = steps.iter().find(|step| has_data(step)) else { return 0..0 };
+    let came = steps.windows(2).rfind(|pair| pair[1].received > pair[0].received);
+    let came_ns = came.map_or(0, |pair| pair[1].time_ns());
+    let arrived_ns = last_delivery(steps).map_or(0, |delivery| delivery.end);
+    let start_ns = first.time_ns();
+    start_ns..came_ns.max(arrived_ns).max(start_ns)
+}
+
+/// What the program wrote, and how long it had written nothing before: ns, bytes. Writes of one burst
+/// are one piece.
+pub(crate) fn pieces(steps: &[Step]) -> Vec<(u64, u64)> {
+    let mut pieces: Vec<(u64, u64)> = Vec::new();
+    let mut sent_ns = None;
+    for pair in steps.windows(2) {
+        let (from, to) = (&pair[0], &pair[1]);
+        if to.sent == from.sent {
+            continue;
+        }
+        let bytes = to.sent - from.sent;
+        let wait_ns = sent_ns.map(|sent_ns| to.time_ns() - sent_ns);
+        let is_written_now = from.settled().unsent == 0;
+        match wait_ns.filter(|&ns| is_written_now && ns > BURST_NS) {
+            Some(ns) => pieces.push((ns, bytes)),
+            None => pieces.last_mut().into_iter().for_each(|(_, so_far)| *so_far += bytes),
+        }
+        sent_ns = Some(to.time_ns());
+    }
+    pieces
+}
