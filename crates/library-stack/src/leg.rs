@@ -8,6 +8,7 @@ use transom_netstack::{Endpoint, EndpointFlags, Kernel, NicId, Route};
 use transom_nic::{Address, Event, Interface, Nic as _, PacketNic, PacketOptions, Path, PathSpec};
 
 use crate::card::Shared;
+use crate::connections;
 use crate::ports::OurPorts;
 use transom_output::note;
 
@@ -200,13 +201,40 @@ impl Leg {
             self.say(&format!("{} is no longer its address", address.ip));
             self.lose(address.ip, address.prefix, around)?;
         }
+        // Before anything is sent from an address that comes: a connection attempt that nobody can
+        // carry fails at once.
+        if let Some(hops) = &mut self.card.card().hops {
+            hops.follow(&self.path);
+        }
         for address in self.path.addresses.iter().filter(|address| missing(&before, address)) {
             self.say(&format!("{} is its address now", address.ip));
             self.gain(address, around)?;
         }
         self.take_over_link_local(before.link_local, around)?;
-        if let Some(hops) = &mut self.card.card().hops {
-            hops.follow(&self.path);
+        self.try_again(&before, around)
+    }
+
+    /// Hosts learn an address first and then its gateway. A subflow that was tried in between has
+    /// failed, and the kernel tries each endpoint once. One that is open stays: to close it would tell
+    /// the peer that the address is gone.
+    fn try_again(&self, before: &Path, around: &mut Surroundings) -> Result<()> {
+        if !around.mptcp || !self.up {
+            return Ok(());
+        }
+        let leads_on = |path: &Path, ip: IpAddr| {
+            path.gateways.iter().any(|gateway| gateway.is_ipv4() == ip.is_ipv4())
+        };
+        let kept = before.addresses.iter().map(|address| address.ip);
+        for ip in kept.filter(|ip| self.addresses().any(|own| own == *ip)) {
+            if leads_on(before, ip) || !leads_on(&self.path, ip) {
+                continue;
+            }
+            let tables = connections::TABLES.map(|file| around.kernel.read_proc(file));
+            if tables.into_iter().flatten().any(|table| connections::any_from(&table, ip)) {
+                continue;
+            }
+            self.remove_endpoints(around.kernel, |of| of == ip)?;
+            self.add_endpoint(around.kernel, ip)?;
         }
         Ok(())
     }

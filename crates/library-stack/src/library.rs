@@ -14,9 +14,9 @@ use transom_supervisor::{
     tcp_info,
 };
 
+use crate::connections;
 use crate::events::Pipe;
 use crate::leg::{Leg, Surroundings};
-use crate::lingering;
 use crate::memory;
 use crate::moderation::Moderation;
 use crate::paths;
@@ -366,7 +366,8 @@ impl Stack for Library {
         let down = self.legs.iter().filter(|leg| !leg.is_up());
         let cut_off: Vec<IpAddr> = down.flat_map(Leg::addresses).collect();
         let mut table = |file: &str| self.kernel.read_proc(file).unwrap_or_default();
-        let [v4, v6] = ["net/tcp", "net/tcp6"].map(|file| lingering::of(&table(file), &cut_off));
+        let [v4, v6] =
+            connections::TABLES.map(|file| connections::undelivered(&table(file), &cut_off));
         Undelivered { connections: v4.connections + v6.connections, bytes: v4.bytes + v6.bytes }
     }
 

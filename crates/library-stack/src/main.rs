@@ -4,10 +4,10 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod card;
+mod connections;
 mod events;
 mod leg;
 mod library;
-mod lingering;
 mod memory;
 mod moderation;
 mod neighbours;

@@ -106,39 +106,93 @@ fn an_interface_that_is_deleted_and_made_anew_is_used() {
     bed.client.noticed_nothing();
 }
 
+/// A connection of two paths to a server whose address is on neither link, and what is sent over it.
+struct Push {
+    client: Running,
+    stream: TcpStream,
+    heard: usize,
+}
+
+impl Push {
+    fn begin(bed: &Bed, options: &[&str]) -> Self {
+        bed.server.ip("addr add 10.99.0.1/32 dev lo");
+        let listener = bed.server.listen_multipath();
+        let port = listener.local_addr().expect("its address").port().to_string();
+        let options = [&["--mptcp"], options].concat();
+        let client = bed.python(&options, "push.py", &["10.99.0.1", &port]);
+        let (stream, _) = listener.accept().expect("a client");
+        Self { client, stream, heard: 0 }
+    }
+
+    fn hear_more(&mut self, amount: usize) {
+        let mut piece = vec![0; 1 << 16];
+        let end = self.heard + amount;
+        while self.heard < end {
+            let length = self.stream.read(&mut piece).expect("more of it");
+            assert!(length > 0, "it ended after {} bytes", self.heard);
+            self.heard += length;
+        }
+    }
+
+    /// Until the server has received a megabyte more over this link.
+    fn hear_over(&mut self, bed: &Bed, link: &str) {
+        let unused = bed.server.received(link);
+        bed::until(&format!("{link} carries it again"), || {
+            self.hear_more(1 << 20);
+            bed.server.received(link) > unused + (1 << 20)
+        });
+    }
+}
+
 /// The connection itself goes on: the second path carries it, and the first one again when it is back.
 #[test]
 fn a_multipath_connection_outlives_the_deletion_of_its_first_interface() {
     needs_root!();
     let bed = Bed::with_path();
     bed.add_path(1);
-    // Its address is on neither link.
-    bed.server.ip("addr add 10.99.0.1/32 dev lo");
-    let listener = bed.server.listen_multipath();
-    let port = listener.local_addr().expect("its address").port().to_string();
-    let options = ["--mptcp", "--path", "c0,,10.70.0.2", "--path", "c1,,10.70.1.2"];
-    let mut client = bed.python(&options, "push.py", &["10.99.0.1", &port]);
-    let (mut stream, _) = listener.accept().expect("a client");
-    let mut heard = 0;
-    let mut hear_more = |amount: usize| {
-        let mut piece = vec![0; 1 << 16];
-        let end = heard + amount;
-        while heard < end {
-            let length = stream.read(&mut piece).expect("more of it");
-            assert!(length > 0, "it ended after {heard} bytes");
-            heard += length;
-        }
-    };
-    hear_more(1 << 20);
+    let mut push = Push::begin(&bed, &["--path", "c0,,10.70.0.2", "--path", "c1,,10.70.1.2"]);
+    push.hear_more(1 << 20);
     bed.client.ip("link del c0");
-    client.wait_for_said("c0 is down");
-    hear_more(32 << 20);
+    push.client.wait_for_said("c0 is down");
+    push.hear_more(32 << 20);
     bed.add_path(0);
-    client.wait_for_said("c0 is up again");
-    let unused = bed.server.received("s0");
-    hear_more(32 << 20);
-    bed::until("the first path carries it again", || {
-        hear_more(1 << 20);
-        bed.server.received("s0") > unused + (1 << 20)
-    });
+    push.client.wait_for_said("c0 is up again");
+    push.hear_more(32 << 20);
+    push.hear_over(&bed, "s0");
+}
+
+/// As with DHCP: first the address, and then the way to all others.
+#[test]
+fn a_path_whose_address_and_gateway_come_back_carries_the_connection_again() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.add_path(1);
+    for (n, metric) in [(0, 100), (1, 200)] {
+        bed.client.ip(&format!("route add default via 10.70.{n}.2 metric {metric}"));
+    }
+    let mut push = Push::begin(&bed, &["--path", "c0", "--path", "c1"]);
+    push.hear_over(&bed, "s1");
+    bed.client.ip("addr del 10.70.1.1/24 dev c1");
+    push.client.wait_for_said("10.70.1.1 is no longer its address");
+    bed.client.ip("addr add 10.70.1.7/24 dev c1");
+    push.client.wait_for_said("10.70.1.7 is its address now");
+    push.hear_more(32 << 20);
+    bed.client.ip("route add default via 10.70.1.2 metric 200");
+    push.hear_over(&bed, "s1");
+}
+
+/// Its gateway is known before it is asked for.
+#[test]
+fn a_path_whose_address_is_taken_away_and_given_back_carries_the_connection_again() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.add_path(1);
+    let mut push = Push::begin(&bed, &["--path", "c0,,10.70.0.2", "--path", "c1,,10.70.1.2"]);
+    push.hear_over(&bed, "s1");
+    bed.client.ip("addr del 10.70.1.1/24 dev c1");
+    push.client.wait_for_said("10.70.1.1 is no longer its address");
+    push.hear_more(32 << 20);
+    bed.client.ip("addr add 10.70.1.1/24 dev c1");
+    push.client.wait_for_said("10.70.1.1 is its address now");
+    push.hear_over(&bed, "s1");
 }

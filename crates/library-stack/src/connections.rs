@@ -1,26 +1,42 @@
-//! Connections that the program has closed and that still have something to deliver, as the
-//! library's `/proc/net/tcp` and `tcp6` tell them.
+//! The library's connections, as its `/proc/net/tcp` and `tcp6` tell them: those that the program has
+//! closed and that still have something to deliver, and those from one of its addresses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use transom_supervisor::Undelivered;
 
+/// Below `/proc`.
+pub const TABLES: [&str; 2] = ["net/tcp", "net/tcp6"];
+
 /// Our FIN, and perhaps data before it, is not acknowledged: FIN-WAIT-1, LAST-ACK, CLOSING, by the
 /// numbers of net/tcp_states.h. And ESTABLISHED and CLOSE-WAIT: Multipath TCP closes its subflows
 /// only when it has delivered everything, and all sockets of the program are closed by now.
 const UNDELIVERED: [&str; 5] = ["01", "04", "08", "09", "0B"];
+/// ESTABLISHED and SYN-SENT.
+const OPEN: [&str; 2] = ["01", "02"];
 
 /// What they are, without those from addresses that have no way out now: of a Multipath TCP
 /// connection the others have delivered it.
-pub fn of(table: &str, cut_off: &[IpAddr]) -> Undelivered {
-    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let left = lines
+pub fn undelivered(table: &str, cut_off: &[IpAddr]) -> Undelivered {
+    let left = lines(table)
         .filter(|fields| fields.get(3).is_some_and(|state| UNDELIVERED.contains(state)))
         .filter(|fields| local(fields[1]).is_none_or(|address| !cut_off.contains(&address)));
     left.fold(Undelivered::default(), |sum, fields| Undelivered {
         connections: sum.connections + 1,
         bytes: sum.bytes + fields.get(4).map_or(0, |queues| unacknowledged(queues)),
     })
+}
+
+/// Whether there is one from this address that is established, or being opened.
+pub fn any_from(table: &str, address: IpAddr) -> bool {
+    let mut lines = lines(table);
+    lines.any(|fields| {
+        fields.get(3).is_some_and(|state| OPEN.contains(state)) && local(fields[1]) == Some(address)
+    })
+}
+
+fn lines(table: &str) -> impl Iterator<Item = Vec<&str>> {
+    table.lines().skip(1).map(|line| line.split_whitespace().collect())
 }
 
 /// `0000A2C0:00000000`: the queues to the peer and from it.
@@ -65,9 +81,9 @@ mod tests {
         let own: IpAddr = "10.55.0.1".parse().expect("an address");
         let states = ["01", "02", "04", "05", "06", "08", "09", "0A", "0B"];
         let lines: String = states.iter().map(|state| line(&hex(own), state)).collect();
-        let left = of(&format!("  sl  local_address …\n{lines}"), &[]);
+        let left = undelivered(&format!("  sl  local_address …\n{lines}"), &[]);
         assert_eq!(left, Undelivered { connections: 5, bytes: 5 * 0xa0 });
-        assert_eq!(of("", &[]), Undelivered::default());
+        assert_eq!(undelivered("", &[]), Undelivered::default());
     }
 
     #[test]
@@ -76,8 +92,18 @@ mod tests {
             let own: IpAddr = own.parse().expect("an address");
             let other: IpAddr = "10.56.0.1".parse().expect("an address");
             let table = format!("sl\n{}{}", line(&hex(own), "04"), line(&hex(other), "04"));
-            assert_eq!(of(&table, &[own]).connections, 1);
-            assert_eq!(of(&table, &[own, other]), Undelivered::default());
+            assert_eq!(undelivered(&table, &[own]).connections, 1);
+            assert_eq!(undelivered(&table, &[own, other]), Undelivered::default());
+        }
+    }
+    #[test]
+    fn an_address_has_connections_while_they_are_open_or_being_opened() {
+        let own: IpAddr = "10.55.0.1".parse().expect("an address");
+        let other: IpAddr = "fd55::1".parse().expect("an address");
+        for (state, open) in [("01", true), ("02", true), ("04", false), ("06", false)] {
+            let table = format!("sl\n{}{}", line(&hex(own), "06"), line(&hex(other), state));
+            assert!(!any_from(&table, own));
+            assert_eq!(any_from(&table, other), open, "{state}");
         }
     }
 }
