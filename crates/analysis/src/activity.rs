@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::Limit;
 use crate::delivery::last_delivery;
 use crate::evidence::Evidence;
-use crate::limits::BURST_NS;
+use crate::limits::burst_ns;
 use crate::track::Step;
 
 /// Where the time lies in which the program had nothing to send, ns.
@@ -70,8 +70,8 @@ pub(crate) fn pieces(steps: &[Step]) -> Vec<(u64, u64)> {
         }
         let bytes = to.sent - from.sent;
         let wait_ns = sent_ns.map(|sent_ns| to.time_ns() - sent_ns);
-        let is_written_now = from.settled().unsent == 0;
-        match wait_ns.filter(|&ns| is_written_now && ns > BURST_NS) {
+        let before = from.settled();
+        match wait_ns.filter(|&ns| before.unsent == 0 && ns > burst_ns(&before)) {
             Some(ns) => pieces.push((ns, bytes)),
             None => pieces.last_mut().into_iter().for_each(|(_, so_far)| *so_far += bytes),
         }

@@ -3,7 +3,7 @@
 use transom_event::State;
 
 use crate::activity::{Activity, pieces};
-use crate::dialogue::Dialogue;
+use crate::dialogue::{Dialogue, Wait};
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::held_back::{corked_ns, held_back_ns};
@@ -368,21 +368,49 @@ fn application(evidence: &Evidence, share: f64) -> Finding {
         return Finding::new(Cause::Application, share, finding, Some(remedy));
     }
     if dialogue.awaited > share / 2.0 {
-        let finding = format!(
-            "The program had nothing to send {percent} of the time ({goodput} on average), {} of it until data of the other side came; TCP and the path would have carried more.",
-            units::percent(dialogue.awaited / share),
-        );
-        let remedy = match dialogue.is_of_the_path {
-            true => {
-                "The other side is as quick as the round trip lets it be: ask for more at once (larger or several requests, several connections)."
-            }
-            false => {
-                "Look at the program on the other side, which takes that long to ask or to answer: record there."
-            }
-        };
-        return Finding::new(Cause::Application, share, finding, Some(remedy));
+        return in_turn(&dialogue, &percent, share, &goodput);
     }
     in_its_own_time(evidence, share)
+}
+
+/// Of a program that waits for the other side's data most of the time.
+fn in_turn(dialogue: &Dialogue, percent: &str, share: f64, goodput: &str) -> Finding {
+    if dialogue.mostly == Wait::Path {
+        let comes = match dialogue.arriving >= SECOND_SHARE {
+            true => {
+                format!("; for {} the other side's was coming", units::percent(dialogue.arriving))
+            }
+            false => String::new(),
+        };
+        let finding = format!(
+            "Both sides talk in turn. For {} of the time what had left at once was on its way, at {}{comes}; {goodput} on average.",
+            units::percent(dialogue.carried),
+            rate(dialogue.rate),
+        );
+        let (share, remedy) = (dialogue.carried + dialogue.arriving, Some(path::FULL_PATH));
+        return Finding::new(Cause::FullPath, share, finding, remedy);
+    }
+    let nothing = format!(
+        "The program had nothing to send {percent} of the time ({goodput} on average), {} of it until data of the other side came",
+        units::percent(dialogue.awaited / share),
+    );
+    if dialogue.mostly == Wait::Arrival {
+        let finding = format!(
+            "{nothing}, most of that while they were coming: the path's rate, or that at which the other side writes, decides."
+        );
+        let remedy = "Record there to see which.";
+        return Finding::new(Cause::OtherSide, share, finding, Some(remedy));
+    }
+    let finding = format!("{nothing}; TCP and the path would have carried more.");
+    let remedy = match dialogue.mostly {
+        Wait::RoundTrip => {
+            "The other side is as quick as the round trip lets it be: ask for more at once (larger or several requests, several connections)."
+        }
+        _ => {
+            "Look at the program on the other side, which takes that long to ask or to answer: record there."
+        }
+    };
+    Finding::new(Cause::Application, share, finding, Some(remedy))
 }
 
 /// Of a program that neither waits for the other side nor has its data held back: whether it kept any
@@ -403,8 +431,9 @@ fn in_its_own_time(evidence: &Evidence, share: f64) -> Finding {
         let times = times.join(" and ");
         let bytes = units::bytes(summary.acked + summary.received);
         let took = time(activity.length_ns);
-        let is_at_once = pieces.is_empty()
-            && (activity.held_ns as f64) < SECOND_SHARE * activity.length_ns as f64;
+        let rtt_ns = summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000);
+        let is_held = activity.held_ns as f64 >= SECOND_SHARE * activity.length_ns as f64;
+        let is_at_once = pieces.is_empty() && (!is_held || activity.length_ns <= rtt_ns);
         let (cause, finding) = match is_at_once {
             true => (
                 Cause::Little,

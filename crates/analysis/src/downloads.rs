@@ -2,7 +2,7 @@
 
 use transom_event::{Kind, State};
 
-use crate::dialogue::thoughts;
+use crate::dialogue::{Dialogue, thoughts};
 use crate::evidence::Evidence;
 use crate::finding::Finding;
 use crate::limits::IDLE_NS;
@@ -81,15 +81,29 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         window => format!("window up to {}", bytes(window.into())),
     };
     let finding = format!(
-        "A download of {} at {}; the program here kept up (receive queue at most {}, {window}), so the other side decides.",
+        "A download of {} at {}; the program here kept up (receive queue at most {}, {window}), so the path or the other side decides.",
         bytes(summary.received),
         rate(summary.goodput_down),
         bytes(summary.max_recv_queue.into()),
     );
     let remedy = "Record there to see what limits it.";
     let mut finding = Finding::new(Cause::OtherSide, receiving, finding, Some(remedy));
+    finding.findings.extend(in_turn(evidence));
     finding.findings.extend(maybe_own_window(evidence));
     finding
+}
+
+/// Where answers follow requests: whether the time went by before they began to come, or while they came.
+fn in_turn(evidence: &Evidence) -> Option<String> {
+    let dialogue = Dialogue::of(evidence);
+    let until_first = dialogue.awaited - dialogue.arriving;
+    (dialogue.turns > 1).then(|| {
+        format!(
+            "Answers were coming for {} of the time; for {} one had been asked for and nothing of it had come.",
+            percent(dialogue.arriving),
+            percent(until_first),
+        )
+    })
 }
 
 /// Where all that was asked for had come most of the time, and the program here asked for no more.
@@ -100,14 +114,14 @@ fn asked_late(evidence: &Evidence) -> Option<Finding> {
     let busy_ns = summary.duration_ns.saturating_sub(idle_ns).max(1);
     (share > THOUGHT_SHARE).then(|| {
         let finding = format!(
-            "A download of {} at {}; for {} of the time all that was asked for had come, and the program here asked for nothing, {}. In the rest {} came.",
+            "A download of {} at {}; for {} of the time all that was asked for had come, and the program here neither answered nor asked for more, {}. In the rest {} came.",
             bytes(summary.received),
             rate(summary.goodput_down),
             percent(share),
             count(thoughts.len() as u64, "time", "times"),
             rate(summary.received as f64 * 8e9 / busy_ns as f64),
         );
-        let remedy = "Look at the program here: it takes that long to ask for the next.";
+        let remedy = "Look at the program here: it takes that long to answer, or to ask for the next.";
         Finding::new(Cause::Application, share, finding, Some(remedy))
     })
 }

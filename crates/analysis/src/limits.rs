@@ -312,9 +312,8 @@ impl Judge {
             return Limit::ReceiverWindow;
         }
         let wait = to.time_ns() - from.time_ns();
-        let burst = (u64::from(before.srtt_us) * 1000 / BURST_RTT_PART).min(BURST_NS);
         match self.previous {
-            Some(previous) if wait <= burst => previous,
+            Some(previous) if wait <= burst_ns(&before) => previous,
             _ if before.has(flags::PACED) && pacing_below_cwnd(&before) => Limit::Pacing,
             _ if before.unsent < u32::from(before.mss) => nothing_more(&before),
             // A rate above cwnd only spreads what cwnd lets through.
@@ -382,6 +381,11 @@ fn refine(limit: Limit, from: &Step, to: &Step, brings_data: bool) -> Limit {
     } else {
         Limit::Application
     }
+}
+
+/// How soon after an event a send belongs to the same burst.
+pub(crate) fn burst_ns(state: &State) -> u64 {
+    (u64::from(state.srtt_us) * 1000 / BURST_RTT_PART).min(BURST_NS)
 }
 
 /// Whether what waits is more than the offered window has room for.

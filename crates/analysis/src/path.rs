@@ -444,7 +444,8 @@ fn beside_minimum(summary: &Summary) -> String {
     }
 }
 
-const FULL_PATH: &str = "The path is full; this is its rate, and no setting here will raise it.";
+pub(crate) const FULL_PATH: &str =
+    "The path is full; this is its rate, and no setting here will raise it.";
 const NO_QUEUE_MARKED: &str = "No queue shows in the RTT: whether the path is full and kept short of one, or marks by chance, cannot be told.";
 const MARKED: &str = "Look for what marks (tc -s qdisc on the way, ecn_mark): a threshold far below a round trip's worth of data keeps cwnd small.";
 pub(crate) const OWN_QUEUE: &str =

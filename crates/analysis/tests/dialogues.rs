@@ -342,6 +342,80 @@ fn a_program_that_sends_in_its_own_time_does_not_wait_for_what_comes_meanwhile()
     }
 }
 
+/// So many pieces of two segments, each so long after the one before, which are acknowledged or come.
+fn at_a_rate(side: &mut Dialogue, pieces: u32, every_ns: u64, piece: fn(&mut Dialogue)) {
+    for _ in 0..pieces {
+        side.waits(every_ns);
+        piece(side);
+    }
+}
+
+/// A client that asks for the next as soon as it has the answer: both have so many pieces, which take so
+/// long each. The answer begins so long after the request is there.
+fn client_over_a_path(
+    after: bool,
+    [asked, answered]: [u32; 2],
+    [up_ns, down_ns]: [u64; 2],
+    thinks: u64,
+) -> Analysis {
+    let mut client = Dialogue::new(after);
+    for _ in 0..20 {
+        client.sends(2 * MSS * asked);
+        at_a_rate(&mut client, asked, up_ns, |client| client.acknowledges(2 * MSS, |_| {}));
+        client.waits(thinks);
+        client.arrives(2 * MSS);
+        at_a_rate(&mut client, answered - 1, down_ns, |client| client.arrives(2 * MSS));
+        client.waits(MS / 20);
+    }
+    client.analysis()
+}
+
+#[test]
+fn what_a_slow_path_takes_for_requests_and_answers_is_blamed_on_no_program() {
+    let (slow, fast) = ([24 * MS; 2], [MS / 10; 2]);
+    for after in [false, true] {
+        let said = |pieces, every_ns, thinks, cause| {
+            let verdict = client_over_a_path(after, pieces, every_ns, thinks).verdict;
+            let text = verdict.text();
+            assert_eq!(verdict.cause, cause, "{text}");
+            text
+        };
+        for pieces in [[5, 1], [5, 7]] {
+            let text = said(pieces, slow, MS, Cause::FullPath);
+            assert!(text.contains("in turn") && text.contains("path is full"), "{text}");
+            assert!(!text.contains("record there") && !text.contains("disk"), "{text}");
+            let comes = text.contains("the other side's was coming");
+            assert_eq!(comes, pieces[1] > 1, "{text}");
+        }
+        // The same over a fast path, to a program that takes as long for its answer.
+        let text = said([5, 1], fast, 120 * MS, Cause::Application);
+        assert!(text.contains("Look at the program on the other side"), "{text}");
+        // Answers that come slowly while requests do not leave slowly: the path, or who writes them.
+        let text = said([2, 7], [RTT / 2, 24 * MS], MS, Cause::OtherSide);
+        assert!(text.contains("path's rate, or that at which the other side writes"), "{text}");
+    }
+}
+
+/// The acknowledgement of a single segment may wait for its timer over there.
+#[test]
+fn a_delayed_acknowledgement_is_no_slow_path() {
+    for after in [false, true] {
+        let mut client = Dialogue::new(after);
+        for _ in 0..20 {
+            client.sends(SMALL);
+            client.waits(65 * MS);
+            client.arrives(0);
+            client.waits(5 * MS);
+            client.arrives(SMALL);
+            client.waits(MS / 20);
+        }
+        let verdict = client.analysis().verdict;
+        let text = verdict.text();
+        assert_eq!(verdict.cause, Cause::Application, "{text}");
+        assert!(text.contains("Look at the program on the other side"), "{text}");
+    }
+}
+
 /// Forty answers, each of which one side lets wait for so long: this one before it asks, or the other one
 /// before it answers, asked or not.
 fn downloads(after: bool, asks_after: u64, answers_after: u64, is_asked: bool) -> Analysis {
@@ -372,7 +446,7 @@ fn the_time_before_a_download_is_that_of_the_side_which_asks_for_it() {
         // What the last arrival brings is told by the event after it, where an `ack` meets the state before.
         let times = if after { "39 times" } else { "38 times" };
         assert!(
-            text.contains(&format!("asked for nothing, {times}")) && own.share > 0.95,
+            text.contains(&format!("nor asked for more, {times}")) && own.share > 0.95,
             "{text}"
         );
         assert!(text.contains("the program here"), "{text}");
@@ -380,7 +454,7 @@ fn the_time_before_a_download_is_that_of_the_side_which_asks_for_it() {
         for other in [downloads(after, MS, long, true), downloads(after, MS, long, false)] {
             let text = other.verdict.text();
             assert_eq!(other.verdict.cause, Cause::OtherSide, "{after}: {text}");
-            assert!(!text.contains("asked for nothing"), "{text}");
+            assert!(!text.contains("nor asked for more"), "{text}");
         }
     }
 }
