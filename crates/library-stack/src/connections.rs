@@ -3,10 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use transom_netstack::Kernel;
 use transom_supervisor::Undelivered;
-
-/// Below `/proc`.
-pub const TABLES: [&str; 2] = ["net/tcp", "net/tcp6"];
 
 /// Our FIN, and perhaps data before it, is not acknowledged: FIN-WAIT-1, LAST-ACK, CLOSING, by the
 /// numbers of net/tcp_states.h. And ESTABLISHED and CLOSE-WAIT: Multipath TCP closes its subflows
@@ -15,9 +13,14 @@ const UNDELIVERED: [&str; 5] = ["01", "04", "08", "09", "0B"];
 /// ESTABLISHED and SYN-SENT.
 const OPEN: [&str; 2] = ["01", "02"];
 
-/// What they are, without those from addresses that have no way out now: of a Multipath TCP
+/// What of them is not delivered, without those from addresses that have no way out now: of a Multipath TCP
 /// connection the others have delivered it.
-pub fn undelivered(table: &str, cut_off: &[IpAddr]) -> Undelivered {
+pub fn undelivered(kernel: &mut Kernel, cut_off: &[IpAddr]) -> Undelivered {
+    let [v4, v6] = tables(kernel).map(|table| undelivered_of(&table, cut_off));
+    Undelivered { connections: v4.connections + v6.connections, bytes: v4.bytes + v6.bytes }
+}
+
+fn undelivered_of(table: &str, cut_off: &[IpAddr]) -> Undelivered {
     let left = lines(table)
         .filter(|fields| fields.get(3).is_some_and(|state| UNDELIVERED.contains(state)))
         .filter(|fields| local(fields[1]).is_none_or(|address| !cut_off.contains(&address)));
@@ -28,11 +31,19 @@ pub fn undelivered(table: &str, cut_off: &[IpAddr]) -> Undelivered {
 }
 
 /// Whether there is one from this address that is established, or being opened.
-pub fn any_from(table: &str, address: IpAddr) -> bool {
+pub fn any_from(kernel: &mut Kernel, address: IpAddr) -> bool {
+    tables(kernel).iter().any(|table| is_one_from(table, address))
+}
+
+fn is_one_from(table: &str, address: IpAddr) -> bool {
     let mut lines = lines(table);
     lines.any(|fields| {
         fields.get(3).is_some_and(|state| OPEN.contains(state)) && local(fields[1]) == Some(address)
     })
+}
+
+fn tables(kernel: &mut Kernel) -> [String; 2] {
+    ["net/tcp", "net/tcp6"].map(|file| kernel.read_proc(file).unwrap_or_default())
 }
 
 fn lines(table: &str) -> impl Iterator<Item = Vec<&str>> {
@@ -81,9 +92,9 @@ mod tests {
         let own: IpAddr = "10.55.0.1".parse().expect("an address");
         let states = ["01", "02", "04", "05", "06", "08", "09", "0A", "0B"];
         let lines: String = states.iter().map(|state| line(&hex(own), state)).collect();
-        let left = undelivered(&format!("  sl  local_address …\n{lines}"), &[]);
+        let left = undelivered_of(&format!("  sl  local_address …\n{lines}"), &[]);
         assert_eq!(left, Undelivered { connections: 5, bytes: 5 * 0xa0 });
-        assert_eq!(undelivered("", &[]), Undelivered::default());
+        assert_eq!(undelivered_of("", &[]), Undelivered::default());
     }
 
     #[test]
@@ -92,8 +103,8 @@ mod tests {
             let own: IpAddr = own.parse().expect("an address");
             let other: IpAddr = "10.56.0.1".parse().expect("an address");
             let table = format!("sl\n{}{}", line(&hex(own), "04"), line(&hex(other), "04"));
-            assert_eq!(undelivered(&table, &[own]).connections, 1);
-            assert_eq!(undelivered(&table, &[own, other]), Undelivered::default());
+            assert_eq!(undelivered_of(&table, &[own]).connections, 1);
+            assert_eq!(undelivered_of(&table, &[own, other]), Undelivered::default());
         }
     }
     #[test]
@@ -102,8 +113,8 @@ mod tests {
         let other: IpAddr = "fd55::1".parse().expect("an address");
         for (state, open) in [("01", true), ("02", true), ("04", false), ("06", false)] {
             let table = format!("sl\n{}{}", line(&hex(own), "06"), line(&hex(other), state));
-            assert!(!any_from(&table, own));
-            assert_eq!(any_from(&table, other), open, "{state}");
+            assert!(!is_one_from(&table, own));
+            assert_eq!(is_one_from(&table, other), open, "{state}");
         }
     }
 }

@@ -117,7 +117,9 @@ impl Leg {
     }
 
     fn add_endpoint(&self, kernel: &mut Kernel, address: IpAddr) -> transom_netstack::Result<()> {
-        let flags = EndpointFlags { subflow: true, backup: self.spec.backup, ..Default::default() };
+        let PathSpec { backup, signal, .. } = self.spec;
+        // Not both: what the kernel uses for a subflow of a connection it does not announce on it.
+        let flags = EndpointFlags { subflow: !signal, signal, backup, ..Default::default() };
         kernel.add_endpoint(self.nic, &Endpoint { address, id: 0, flags })
     }
 
@@ -229,12 +231,10 @@ impl Leg {
             if leads_on(before, ip) || !leads_on(&self.path, ip) {
                 continue;
             }
-            let tables = connections::TABLES.map(|file| around.kernel.read_proc(file));
-            if tables.into_iter().flatten().any(|table| connections::any_from(&table, ip)) {
-                continue;
+            if !connections::any_from(around.kernel, ip) {
+                self.remove_endpoints(around.kernel, |of| of == ip)?;
+                self.add_endpoint(around.kernel, ip)?;
             }
-            self.remove_endpoints(around.kernel, |of| of == ip)?;
-            self.add_endpoint(around.kernel, ip)?;
         }
         Ok(())
     }

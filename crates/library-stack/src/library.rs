@@ -50,7 +50,7 @@ const NO_INTERFACE: u32 = i32::MAX as u32;
 
 const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 
-const SETTINGS: [(&str, &str); 5] = [
+const SETTINGS: [(&str, &str); 6] = [
     // Who may send echo requests without a privilege, the host says (`ping_group_range`).
     ("net.ipv4.ping_group_range", "0 2147483647"),
     // Its addresses are the host's, which hears the routers for both (RFC 4861).
@@ -60,6 +60,9 @@ const SETTINGS: [(&str, &str); 5] = [
     ("net.ipv6.conf.default.addr_gen_mode", "1"),
     // It has fewer ports than a host: those in TIME-WAIT are used again after a second (RFC 6191).
     ("net.ipv4.tcp_tw_reuse", "1"),
+    // Linux 6.18 drops an announcement that comes with the first bytes of a connection: it comes again
+    // after a second, not after two minutes.
+    ("net.mptcp.add_addr_timeout", "1"),
 ];
 
 /// Answers to other ports than ours would go to the host.
@@ -365,10 +368,7 @@ impl Stack for Library {
     fn lingering(&mut self) -> Undelivered {
         let down = self.legs.iter().filter(|leg| !leg.is_up());
         let cut_off: Vec<IpAddr> = down.flat_map(Leg::addresses).collect();
-        let mut table = |file: &str| self.kernel.read_proc(file).unwrap_or_default();
-        let [v4, v6] =
-            connections::TABLES.map(|file| connections::undelivered(&table(file), &cut_off));
-        Undelivered { connections: v4.connections + v6.connections, bytes: v4.bytes + v6.bytes }
+        connections::undelivered(&mut self.kernel, &cut_off)
     }
 
     fn paths(&mut self, socket: SocketId, accepted: bool) -> Vec<PathStatus> {

@@ -8,8 +8,12 @@ use transom_supervisor::Arguments;
 pub fn asked_for(arguments: &Arguments) -> Result<Vec<PathSpec>> {
     let named = arguments.paths.iter().map(|text| text.parse().context("--path"));
     let mut specs: Vec<PathSpec> = named.collect::<Result<_>>()?;
-    if let Some(spare) = specs.iter().find(|spec| spec.backup) {
-        ensure!(arguments.mptcp, "--path {spare}: a spare path needs --mptcp");
+    for spec in &specs {
+        ensure!(!spec.backup || arguments.mptcp, "--path {spec}: a spare path needs --mptcp");
+        ensure!(
+            !spec.signal || arguments.mptcp,
+            "--path {spec}: only with --mptcp are clients told"
+        );
     }
     for (at, spec) in specs.iter().enumerate() {
         let name = &spec.interface;

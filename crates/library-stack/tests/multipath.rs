@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bed::tunnel::add_raw_path;
 use bed::{Bed, PATIENCE, Running, numbered, until};
-use transom_testbed::{host_and_port, needs_root};
+use transom_testbed::{host_and_port, multipath_stream, needs_root};
 
 const TWO: [&str; 5] = ["--mptcp", "--path", "c0", "--path", "c1"];
 const AMOUNT: usize = 12 << 20;
@@ -245,4 +245,40 @@ fn a_spare_path_carries_nothing_while_the_first_stands() {
     push(&bed, &SPARE);
     let [first, spare] = [bed.client.sent("c0"), bed.client.sent("c1")];
     assert!(first > AMOUNT as u64 && spare < AMOUNT as u64 / 100, "{first} and {spare} bytes");
+}
+
+/// A client of the server's own kernel, with one address of its own, that reads what a program on the
+/// library sends; it takes up what it is told of the program's other addresses.
+fn client_of_program(bed: &Bed, options: &[&str]) -> (Running, Hearer) {
+    bed.server.ip("mptcp limits set subflows 4 add_addr_accepted 4");
+    let mut server = bed.python(options, "serve.py", &["7000"]);
+    server.wait_for("ready");
+    let to = "10.70.0.1:7000".parse().expect("an address");
+    let stream = bed.server.inside(|| multipath_stream(to));
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    (server, Hearer { stream, heard: 0 })
+}
+
+#[test]
+fn a_client_learns_of_all_paths_of_a_server() {
+    needs_root!();
+    let bed = two_paths();
+    let (_server, mut hearer) =
+        client_of_program(&bed, &["--mptcp", "--path", "c0", "--path", "c1,signal"]);
+    hearer.hear_until_sent(&bed, "c0", 1 << 20);
+    hearer.hear_until_sent(&bed, "c1", 1 << 20);
+    bed.client.noticed_nothing();
+}
+
+#[test]
+fn a_spare_path_of_a_server_carries_all_when_the_first_has_died() {
+    needs_root!();
+    let bed = two_paths();
+    let (_server, mut hearer) =
+        client_of_program(&bed, &["--mptcp", "--path", "c0", "--path", "c1,backup,signal"]);
+    hearer.hear_until_sent(&bed, "c0", 8 << 20);
+    let spare = bed.client.sent("c1");
+    assert!(spare < 1 << 17, "{spare} bytes over the spare path while the first stood");
+    bed.client.ip("link set c0 down");
+    hearer.hear_until_sent(&bed, "c1", 4 << 20);
 }

@@ -1,4 +1,4 @@
-//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup]`, and its interface,
+//! A path as the command line names it, `IF[,ADDRESS[,GATEWAY]][,backup][,signal]`, and its interface,
 //! address and gateway on the host.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use anyhow::{Result, bail, ensure};
 use crate::{Address, Interface};
 use transom_link::is_name;
 
-const FORM: &str = "write IF[,ADDRESS[,GATEWAY]][,backup]";
+const FORM: &str = "write IF[,ADDRESS[,GATEWAY]][,backup][,signal]";
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,16 +22,17 @@ pub struct PathSpec {
     pub gateway: Option<IpAddr>,
     /// To be used only when no other path is left (RFC 8684, section 3.3.8).
     pub backup: bool,
+    /// Peers are told of its addresses and open subflows to it, not we from it (RFC 8684, section 3.4.1).
+    pub signal: bool,
 }
 
 impl FromStr for PathSpec {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<PathSpec> {
-        let (rest, backup) = match text.strip_suffix(",backup") {
-            Some(rest) => (rest, true),
-            None => (text, false),
-        };
+        let without = |text, flag| str::strip_suffix(text, flag);
+        let (rest, signal) = without(text, ",signal").map_or((text, false), |rest| (rest, true));
+        let (rest, backup) = without(rest, ",backup").map_or((rest, false), |rest| (rest, true));
         let mut parts = rest.split(',');
         let interface = parts.next().unwrap_or_default();
         ensure!(
@@ -60,7 +61,7 @@ impl FromStr for PathSpec {
                 "path {text:?}: {address} and {gateway} are of different families"
             );
         }
-        Ok(PathSpec { interface: interface.to_owned(), address, gateway, backup })
+        Ok(PathSpec { interface: interface.to_owned(), address, gateway, backup, signal })
     }
 }
 
@@ -73,7 +74,8 @@ impl fmt::Display for PathSpec {
             (None, Some(gateway)) => write!(f, ",,{gateway}")?,
             (Some(address), Some(gateway)) => write!(f, ",{address},{gateway}")?,
         }
-        f.write_str(if self.backup { ",backup" } else { "" })
+        f.write_str(if self.backup { ",backup" } else { "" })?;
+        f.write_str(if self.signal { ",signal" } else { "" })
     }
 }
 
@@ -93,7 +95,7 @@ pub struct Path {
 impl PathSpec {
     /// The interface's own choice, as for a path that names nothing else.
     pub fn of(interface: String) -> PathSpec {
-        PathSpec { interface, address: None, gateway: None, backup: false }
+        PathSpec { interface, address: None, gateway: None, backup: false, signal: false }
     }
 
     /// # Errors
@@ -204,7 +206,11 @@ mod tests {
         let spec: PathSpec = "rmnet0,,2001:db8::1".parse().expect("no address");
         assert_eq!((spec.address.is_none(), spec.gateway.is_some()), (true, true));
         let spare: PathSpec = "rmnet0,backup".parse().expect("a spare one");
-        assert!(spare.backup && spare.address.is_none() && !spec.backup);
+        assert!(spare.backup && spare.address.is_none() && !spec.backup && !spare.signal);
+        let told: PathSpec = "eth1,192.0.2.7,signal".parse().expect("one that is announced");
+        assert!(told.signal && told.address.is_some() && !told.backup);
+        let both: PathSpec = "eth1,backup,signal".parse().expect("both");
+        assert!(both.signal && both.backup);
     }
 
     #[test]
@@ -220,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_path_that_prints_alike_or_an_error(text in "[a-z0-9.:,/ ]{0,40}(,backup)?") {
+        fn any_text_is_a_path_that_prints_alike_or_an_error(text in "[a-z0-9.:,/ ]{0,40}(,backup)?(,signal)?") {
             if let Ok(spec) = text.parse::<PathSpec>() {
                 prop_assert_eq!(spec.to_string().parse::<PathSpec>().expect("again"), spec);
             }

@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(long, value_enum, default_value_t = StackName::Linux)]
     pub stack: StackName,
     /// Interface that the stack sends on, with address and gateway; repeat it for more paths
-    #[arg(long = "path", value_name = "IF[,ADDRESS[,GATEWAY]][,backup]")]
+    #[arg(long = "path", value_name = "IF[,ADDRESS[,GATEWAY]][,backup][,signal]")]
     pub paths: Vec<String>,
     /// Use Multipath TCP (RFC 8684) instead of TCP
     #[arg(long)]
