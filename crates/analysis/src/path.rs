@@ -22,6 +22,13 @@ const MANY_IN_FLIGHT: u32 = 20;
 /// under an algorithm that stops growing, or paces, before a queue is full.
 pub const STANDING_QUEUE: f64 = 3.0;
 pub const STANDING_RTT: f64 = 1.05;
+/// Fewer segments than this between the least round trip and the median one are the one that a slow
+/// link is busy with, and hardly another: in simulated paths that lose 5 % and more at random, such a
+/// link had nothing to send for a quarter of the time or longer.
+const HARDLY_A_QUEUE: f64 = 2.0;
+/// Up to so many times as many timeouts that follow another as the share of lost segments explains
+/// are chance: it loses what is retransmitted as easily as the rest.
+const TIMEOUTS_IN_A_ROW: f64 = 2.0;
 /// Share of retransmitted segments from which an algorithm that paces at its estimate of the path
 /// meets something that drops what exceeds a rate, if no queue grows.
 const LOSS_OF_OVERLOAD: f64 = 0.01;
@@ -157,9 +164,18 @@ fn why(evidence: &Evidence) -> Why {
         None => why_uninterrupted(evidence),
     };
     match interrupted(evidence, outage_share(uninterrupted.0)) {
-        Some(why) => (Cause::Outage, Some(why), Some(OUTAGE)),
-        None => uninterrupted,
+        Some(why) if !interrupts_by_chance(evidence, uninterrupted.0) => {
+            (Cause::Outage, Some(why), Some(OUTAGE))
+        }
+        _ => uninterrupted,
     }
+}
+
+fn interrupts_by_chance(evidence: &Evidence, otherwise: Cause) -> bool {
+    let summary = evidence.summary;
+    let in_a_row: u64 = interruptions(evidence).map(|(_, timeouts)| u64::from(timeouts) - 1).sum();
+    let expected = summary.loss_share() * summary.timeouts as f64;
+    otherwise == Cause::RandomLoss && in_a_row as f64 <= TIMEOUTS_IN_A_ROW * expected
 }
 
 /// The share of time from which an interruption is the cause, whatever else is.
@@ -175,7 +191,7 @@ fn outage_share(otherwise: Cause) -> f64 {
 /// What a download is told, unless its own requests, or its answers, were not answered for long.
 pub(crate) fn unless_interrupted(evidence: &Evidence, download: Finding) -> Finding {
     let Some(why) = interrupted(evidence, outage_share(download.cause)) else { return download };
-    let (stalled_ns, _) = interruptions(evidence);
+    let (stalled_ns, _) = interrupted_ns(evidence);
     let share = stalled_ns as f64 / evidence.summary.duration_ns.max(1) as f64;
     Finding::new(Cause::Outage, share, why, Some(OUTAGE))
 }
@@ -286,19 +302,33 @@ fn is_inflated(evidence: &Evidence) -> bool {
     inflation(evidence.summary) >= INFLATED_RTT && (!evidence.is_mostly_delivery() || waits())
 }
 
-/// Time that went by without any answer, in several timeouts in a row each: how long, how often.
-fn interruptions(evidence: &Evidence) -> (u64, u64) {
-    let stalls = evidence.episodes.iter().filter_map(|episode| match episode.kind {
-        EpisodeKind::Timeout { timeouts, stalled_ns, .. } if timeouts > 1 => Some(stalled_ns),
+/// A slow link takes its time for each segment, and longer for full ones than for those that set the
+/// least round trip: that is no queue, and losses at any load are not of one.
+fn is_seldom_full(evidence: &Evidence) -> bool {
+    let waits = waiting(evidence.summary, |rtt| rtt.median_us);
+    evidence.losses.ignore_load() && waits < HARDLY_A_QUEUE
+}
+
+/// Time that went by without any answer, in several timeouts in a row each: how long, how many.
+fn interruptions(evidence: &Evidence) -> impl Iterator<Item = (u64, u32)> {
+    evidence.episodes.iter().filter_map(|episode| match episode.kind {
+        EpisodeKind::Timeout { timeouts, stalled_ns, .. } if timeouts > 1 => {
+            Some((stalled_ns, timeouts))
+        }
         _ => None,
-    });
-    stalls.fold((0_u64, 0), |(sum, n), stalled| (sum.saturating_add(stalled), n + 1))
+    })
+}
+
+/// How long they took together, and how many there were.
+fn interrupted_ns(evidence: &Evidence) -> (u64, u64) {
+    interruptions(evidence)
+        .fold((0_u64, 0), |(sum, n), (stalled_ns, _)| (sum.saturating_add(stalled_ns), n + 1))
 }
 
 /// The sentence about interruptions that took this share of the time or more.
 pub(crate) fn interrupted(evidence: &Evidence, share: f64) -> Option<String> {
     let duration = evidence.summary.duration_ns;
-    let (stalled, times) = interruptions(evidence);
+    let (stalled, times) = interrupted_ns(evidence);
     let is_long = times > 0 && stalled as f64 >= share * duration as f64;
     is_long.then(|| {
         format!(
@@ -327,7 +357,7 @@ fn losses(evidence: &Evidence) -> Why {
     }
     let is_full = match losses.follow_delay() {
         true => losses.inflation() >= INFLATED_RTT,
-        false => is_inflated(evidence),
+        false => is_inflated(evidence) && !is_seldom_full(evidence),
     };
     if is_full {
         return (Cause::FullPath, Some(seen), Some(FULL_PATH));

@@ -47,6 +47,39 @@ fn the_kind_of_loss_is_the_same_where_the_recording_began_in_the_middle() {
     }
 }
 
+/// One in `share` of the first segments, by a hash.
+fn one_in(share: u64) -> impl Iterator<Item = u64> {
+    (10..2000_u64).filter(move |n| ((n * 2_654_435_761) >> 16).is_multiple_of(share))
+}
+
+/// What is told where the least round trip is that of a small segment, and that of all others twice
+/// as long.
+fn behind_a_slow_link(share: u64) -> Cause {
+    let lost = one_in(share).collect();
+    let setup = Setup { lost, rtt_ns: 20 * MS, length_ns: 10_000 * MS, ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    for event in &mut events {
+        if let Body::State(state) = &mut event.body {
+            state.min_rtt_us = state.srtt_us / 2;
+        }
+    }
+    of(&events).verdict.cause
+}
+
+#[test]
+fn a_slow_link_that_is_busy_with_one_segment_is_not_full() {
+    assert_eq!(behind_a_slow_link(8), Cause::RandomLoss);
+    assert_eq!(behind_a_slow_link(150), Cause::FullPath);
+}
+
+#[test]
+fn a_long_interruption_is_one_also_where_chance_loses() {
+    let length_ns = 40_000 * MS;
+    let setup = Setup { blackout: 5000 * MS..30_000 * MS, length_ns, ..at_random() };
+    let gone = of(&Sender::new(setup).run()).verdict;
+    assert_eq!(gone.cause, Cause::Outage, "{}", gone.text());
+}
+
 /// A clamp of so many segments at these times, whatever the path lets through otherwise.
 fn clamped(setup: Setup, at: &[Range<u64>], segments: u32) -> Analysis {
     let mut events = Sender::new(setup).run();
