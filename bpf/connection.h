@@ -95,18 +95,34 @@ static __always_inline u32 window_scaling(struct sock *sk, struct tcp_sock *tp, 
 	       BPF_CORE_READ_BITFIELD(tp, rx_opt.rcv_wscale) << 4;
 }
 
+/* No event tells of them. The SYN is one of the bytes that the kernel counts as acknowledged. */
+static __always_inline u32 early_bytes(struct tcp_sock *tp, u32 origin)
+{
+	const u64 most = ~0U >> TX_EARLY_SHIFT;
+	u64 bytes = 0;
+
+	if (origin == TX_ACCEPT)
+		bytes = tp->bytes_received;
+	else if (origin == TX_CONNECT && tp->bytes_acked)
+		bytes = tp->bytes_acked - 1;
+	return bytes < most ? bytes : most;
+}
+
 static __noinline void emit_identity(const struct identity *id, struct tcp_sock *tp, u8 kind,
 				     u8 where, u32 aux0)
 {
 	struct tx_event *event;
 	struct sock *sk = (struct sock *)tp;
+	u32 opened = 0;
 
 	if (!id || !tp)
 		return;
 	event = sink_reserve();
 	if (!event)
 		return;
-	fill_head(event, id, where, aux0, kind == TX_OPEN ? window_scaling(sk, tp, where) : 0);
+	if (kind == TX_OPEN)
+		opened = window_scaling(sk, tp, where) | early_bytes(tp, aux0) << TX_EARLY_SHIFT;
+	fill_head(event, id, where, aux0, opened);
 	read_open(&event->open, sk, tp);
 	__builtin_memcpy(event->open.comm, id->comm, 16);
 	sink_commit(event, kind);

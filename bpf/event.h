@@ -8,7 +8,7 @@
 #define TRANSOM_EVENT_H
 
 enum tx_kind {
-	TX_OPEN = 1,   /* body open;  aux: tx_origin, window scaling (TX_WSCALE_KNOWN) */
+	TX_OPEN = 1,   /* body open;  aux: tx_origin, see TX_WSCALE_KNOWN */
 	TX_CLOSE,      /* body state; aux: errno of the socket, 0 */
 	TX_STATE,      /* body state; aux: old TCP state, new TCP state */
 	TX_ACK,	       /* body state; aux: bytes newly acknowledged, cwnd before */
@@ -88,9 +88,12 @@ enum tx_loss {
 
 /*
  * aux[1] of TX_OPEN: the shift counts of RFC 7323, of the windows that the other
- * side offers (bits 0-3) and of those offered here (4-7), if the handshake is over
+ * side offers (bits 0-3) and of those offered here (4-7), if the handshake is over.
+ * In the bits above: how many bytes had been acknowledged (TX_CONNECT) or received
+ * (TX_ACCEPT) before, as what a SYN carries (RFC 7413).
  */
 #define TX_WSCALE_KNOWN 0x100
+#define TX_EARLY_SHIFT 9
 
 struct tx_head {
 	__u64 time_ns; /* CLOCK_BOOTTIME */

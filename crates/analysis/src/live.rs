@@ -1,6 +1,6 @@
 //! The same bytes and limits while a connection is watched: event by event, in bounded memory.
 
-use transom_event::{Event, Kind};
+use transom_event::{Event, Kind, fields};
 
 use crate::limits::{IDLE_NS, Judge, brings_data};
 use crate::track::{Step, Tracker};
@@ -48,6 +48,9 @@ impl Live {
     /// Takes an event; one that carries no state adds nothing.
     pub fn push(&mut self, event: &Event) -> Option<Gained> {
         let Event { time_ns, kind, place, aux, .. } = *event;
+        if kind == Kind::Open && self.last.is_none() {
+            self.tracker = Tracker::begun(fields::origin(aux), fields::early_bytes(aux));
+        }
         // Events of several CPUs may come a little out of order.
         let time_ns = self.last.map_or(time_ns, |last| time_ns.max(last.point.time_ns));
         let point = Point { time_ns, kind, place, aux, state: *event.state()? };

@@ -4,7 +4,7 @@
 //! section 3.4) and are no bytes; what was acknowledged or received before the first event is not
 //! counted.
 
-use transom_event::{State, TcpState};
+use transom_event::{Origin, State, TcpState};
 
 /// After this long a step backwards is a new start, not an event out of order.
 const STALE_NS: u64 = 1_000_000_000;
@@ -57,9 +57,26 @@ pub(crate) struct Progress {
     closing: bool,
     /// Whether `rcv_nxt` counts the FIN of the other side.
     peer_fin: bool,
+    /// Whether nothing was in flight before it was seen that is not its own.
+    is_begun: bool,
 }
 
 impl Progress {
+    /// Of a connection that began so, with so many bytes before its first event.
+    pub fn begun(origin: Option<Origin>, early_bytes: u32) -> Progress {
+        let mut progress = Progress::default();
+        let bytes = u64::from(early_bytes);
+        match origin {
+            Some(Origin::Connect) => {
+                (progress.sent.total, progress.acked.total) = (bytes, bytes);
+            }
+            Some(Origin::Accept) => progress.received.total = bytes,
+            _ => return progress,
+        }
+        progress.is_begun = true;
+        progress
+    }
+
     /// Sent, acknowledged, received in order.
     pub fn bytes(&self) -> (u64, u64, u64) {
         (self.sent.total, self.acked.total, self.received.total)
@@ -79,7 +96,8 @@ impl Progress {
         let received = u32::from(self.peer_fin);
         // What was in flight when we came is not ours to count as acknowledged but never sent.
         if self.sent.last.is_none() {
-            self.sent.start(time_ns, met.snd_nxt.wrapping_sub(sent));
+            let from = if self.is_begun { met.snd_una } else { met.snd_nxt };
+            self.sent.start(time_ns, from.wrapping_sub(sent));
             self.acked.start(time_ns, met.snd_una);
             self.received.start(time_ns, met.rcv_nxt.wrapping_sub(received));
         }

@@ -63,6 +63,9 @@ pub struct Connection {
     pub origin: Option<Origin>,
     /// Shift counts of the windows that the other side offers and of those offered here (RFC 7323).
     pub window_scaling: Option<[u32; 2]>,
+    /// Bytes that passed before its first event, where that is of its beginning: sent and acknowledged by
+    /// the side that connects, received by the other one.
+    pub early_bytes: u32,
     /// Process that touched it last; 0 = not known.
     pub tgid: u32,
     /// Time of the first and the last event, ns.
@@ -155,6 +158,7 @@ impl Connection {
             if event.kind == Kind::Open {
                 self.origin = fields::origin(event.aux);
                 self.window_scaling = fields::window_scaling(event.aux);
+                self.early_bytes = fields::early_bytes(event.aux);
             }
         }
         self.closed |= event.kind == Kind::Close;

@@ -1,7 +1,7 @@
 //! The points of a connection in order, with 32-bit sequence numbers unwrapped
 //! and with the effect of each event kept apart from the state it met.
 
-use transom_event::{CaState, Direction, Kind, RtoCause, State, fields, flags};
+use transom_event::{CaState, Direction, Kind, Origin, RtoCause, State, fields, flags};
 
 use crate::progress::Progress;
 pub(crate) use crate::progress::is_synchronized;
@@ -128,14 +128,21 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
+    /// Of a connection that began so, with so many bytes before its first event.
+    pub fn begun(origin: Option<Origin>, early_bytes: u32) -> Tracker {
+        Tracker { progress: Progress::begun(origin, early_bytes), ..Tracker::default() }
+    }
+
     /// The step of this point, and whether it explains the unseen ACK of the step before it that
     /// was marked so last.
     pub fn step<'a>(&mut self, point: &'a Point) -> (Step<'a>, bool) {
         let mut step =
             Step { point, sent: 0, acked: 0, received: 0, unseen: false, uncounted: false };
         let mut explains = false;
-        if is_synchronized(&point.state) {
-            let after = step.settled();
+        let after = step.settled();
+        // The last segment of a handshake may bring data, and has no event of its own.
+        let begins = point.kind == Kind::State && is_synchronized(&after);
+        if is_synchronized(&point.state) || begins {
             if point.kind == Kind::Ack && step.is_after() {
                 let met = point.state.snd_una.wrapping_sub(fields::acked_bytes(point.aux));
                 match self.early.take() {
@@ -160,7 +167,7 @@ pub fn steps(connection: &Connection) -> Vec<Step<'_>> {
     if !points.is_sorted_by_key(|p| p.time_ns) {
         points.sort_by_key(|p| p.time_ns);
     }
-    let mut tracker = Tracker::default();
+    let mut tracker = Tracker::begun(connection.origin, connection.early_bytes);
     let mut steps: Vec<Step> = Vec::with_capacity(points.len());
     let mut early = 0;
     for point in points {

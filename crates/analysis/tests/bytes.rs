@@ -1,7 +1,7 @@
 //! SYN and FIN are no bytes, in whatever order the kernel reports the end of a connection.
 
 use transom_analysis::{Live, Recording, analyse};
-use transom_event::{Body, Event, Kind, Place, State, TcpState};
+use transom_event::{Body, Event, Kind, Open, Origin, Place, State, TcpState};
 
 const OWN: u32 = u32::MAX - 5_000;
 const PEER: u32 = 7_000;
@@ -157,6 +157,37 @@ fn both_at_once() {
         .acknowledged()
         .ends();
     assert_eq!(closed.bytes(), (10_000, 10_000, 0));
+}
+
+/// The last segment of a handshake has no event of its own.
+#[test]
+fn what_the_last_segment_of_a_handshake_brings_is_counted() {
+    let reported = Reported::new().receives(1_420).event(Kind::Ack, [0, 10]).receives(7_000);
+    assert_eq!(reported.event(Kind::Ack, [0, 10]).bytes(), (0, 0, 8_420));
+}
+
+/// TCP Fast Open (RFC 7413): what the SYN carried has passed before the first event.
+#[test]
+fn what_a_syn_carries_is_counted_at_both_ends() {
+    let with_syn = |origin: Origin, early: u32| {
+        let mut reported = Reported::new().sends(10_000).acknowledged().receives(500);
+        reported = reported.event(Kind::Ack, [0, 10]);
+        let (kind, aux) = (Kind::Open, [origin as u32, early << 9]);
+        let open = Event { kind, aux, body: Body::Open(Open::default()), ..reported.events[0] };
+        reported.events.insert(0, open);
+        reported
+    };
+    assert_eq!(with_syn(Origin::Connect, 1_000).bytes(), (11_000, 11_000, 500));
+    assert_eq!(with_syn(Origin::Accept, 1_000).bytes(), (10_000, 10_000, 1_500));
+    assert_eq!(with_syn(Origin::Existing, 1_000).bytes(), (10_000, 10_000, 500));
+    // The other side has not taken it, so it is still in flight when the handshake is over.
+    let mut refused = with_syn(Origin::Connect, 0);
+    for event in &mut refused.events[1..3] {
+        if let Body::State(state) = &mut event.body {
+            state.snd_una = state.snd_una.wrapping_sub(1_000);
+        }
+    }
+    assert_eq!(refused.bytes(), (11_000, 11_000, 500));
 }
 
 #[test]

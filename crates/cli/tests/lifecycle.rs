@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{self, sockopt};
+use transom_analysis::{Analysis, analyse};
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
     Namespace, Path, Puppet, Recording, Trace, fresh_port, hides_process_one, needs_probes,
@@ -150,6 +151,54 @@ fn a_connection_that_both_ends_begin_at_once_is_one_that_was_connected() {
     drop(host.inside(|| TcpStream::connect("127.0.0.1:30001")).unwrap());
     let trace = recording.finish();
     assert_eq!(origin(&trace, 30001), Origin::Connect);
+}
+
+/// A client whose SYN carries a part of its request, and a server that answers when it has all of it.
+const FAST_OPEN: &str = "
+import socket, threading
+def all_of(stream, size):
+    while size > 0:
+        size -= len(stream.recv(size))
+listener = socket.socket()
+listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, 16)
+listener.bind(('127.0.0.1', 30002))
+listener.listen()
+def serve():
+    stream, _ = listener.accept()
+    all_of(stream, 20000)
+    stream.sendall(b'y' * 30000)
+    stream.recv(1)
+    stream.close()
+server = threading.Thread(target=serve)
+server.start()
+client = socket.socket()
+sent = client.sendto(b'x' * 20000, socket.MSG_FASTOPEN, ('127.0.0.1', 30002))
+client.sendall(b'x' * (20000 - sent))
+all_of(client, 30000)
+client.close()
+server.join()
+";
+
+#[test]
+fn what_a_syn_carries_is_counted_once_at_both_ends_whether_it_was_taken_or_not() {
+    needs_probes!();
+    const NO_COOKIES: u32 = 0x4 | 0x200;
+    for (takes, flags) in [(1, NO_COOKIES | 0x3), (0, NO_COOKIES | 0x1)] {
+        let host = Namespace::new("host");
+        host.sysctl("net/ipv4/tcp_fastopen", &flags.to_string());
+        let recording = Recording::start(&["--netns", host.name()]);
+        host.output("python3", &["-c", FAST_OPEN]);
+        assert_eq!(host.counter("TcpExt.TCPFastOpenPassive"), takes, "SYNs with data were taken");
+        let trace = recording.finish();
+        let early = trace.of(Kind::Open).into_iter().map(|open| fields::early_bytes(open.aux));
+        assert_eq!(early.filter(|bytes| *bytes > 0).count() as u64, 2 * takes);
+        let analyses = analyse(&trace.events.iter().collect());
+        let server = analyses.iter().find(|a| a.local.ends_with(":30002")).expect("a server");
+        let client = analyses.iter().find(|a| a.remote.ends_with(":30002")).expect("a client");
+        let counted = |a: &Analysis| [a.summary.sent, a.summary.acked, a.summary.received];
+        assert_eq!(counted(client), [20_000, 20_000, 30_000]);
+        assert_eq!(counted(server), [30_000, 30_000, 20_000]);
+    }
 }
 
 #[test]

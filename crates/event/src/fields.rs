@@ -109,6 +109,7 @@ pub static FIELDS: &[Field] = &[
     number(Kind::Open, "snd_wscale", "bits", 1).part(0, 4),
     number(Kind::Open, "rcv_wscale", "bits", 1).part(4, 4),
     field(Kind::Open, "wscale_known", 1, Form::Flag).part(8, 1),
+    number(Kind::Open, "early_bytes", "bytes", 1).part(9, 23),
     number(Kind::Close, "errno", "", 0),
     field(Kind::State, "old_tcp_state", 0, words!(TcpState)),
     field(Kind::State, "new_tcp_state", 1, words!(TcpState)),
@@ -221,6 +222,12 @@ pub fn window_scaling(aux: [u32; 2]) -> Option<[u32; 2]> {
     (aux[1] >> 8 & 1 == 1).then(|| [aux[1] & 0xf, aux[1] >> 4 & 0xf])
 }
 
+/// Bytes that a [`Kind::Open`] says to have been acknowledged (connect) or received (accept) before it, as
+/// those that a SYN carries (RFC 7413).
+pub fn early_bytes(aux: [u32; 2]) -> u32 {
+    aux[1] >> 9
+}
+
 /// Way of a [`Kind::Reset`] or a [`Kind::ZeroWindow`].
 pub fn direction(aux: [u32; 2]) -> Option<Direction> {
     Direction::from_number(aux[0])
@@ -279,7 +286,7 @@ mod tests {
 
     #[test]
     fn the_functions_agree_with_the_table() {
-        let aux = [4 | 5 << 8, 7 | 3 << 4 | 1 << 8];
+        let aux = [4 | 5 << 8, 7 | 3 << 4 | 1 << 8 | 1460 << 9];
         let of = |kind, name: &str| {
             let field = FIELDS.iter().find(|field| field.kind == kind && field.name == name);
             field.expect("a field").get(aux)
@@ -290,6 +297,7 @@ mod tests {
         assert_eq!(retransmitted_seq(aux), of(Kind::Retransmit, "seq"));
         let scales = ["snd_wscale", "rcv_wscale"].map(|name| of(Kind::Open, name));
         assert_eq!(window_scaling(aux), Some(scales));
+        assert_eq!(early_bytes(aux), of(Kind::Open, "early_bytes"));
         assert_eq!(acked_bytes(aux), of(Kind::Ack, "acked_bytes"));
         assert_eq!(sent(aux), (of(Kind::Send, "payload_bytes"), of(Kind::Send, "segments")));
         assert_eq!(in_a_row(aux), of(Kind::DupAck, "in_a_row"));

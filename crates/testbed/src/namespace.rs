@@ -136,12 +136,16 @@ impl Namespace {
         unsafe { command.pre_exec(enter) };
     }
 
-    /// The kernel's own counters (RFC 4022 and others), as `Tcp.OutRsts`, `Ip6InDelivers`.
+    /// The kernel's own counters (RFC 4022 and others), as `Tcp.OutRsts`, `TcpExt.ListenDrops`,
+    /// `Ip6InDelivers`.
     pub fn counters(&self) -> HashMap<String, u64> {
         self.inside(|| {
             let mut all = HashMap::new();
-            let snmp = fs::read_to_string("/proc/thread-self/net/snmp").expect("counters");
-            let lines: Vec<&str> = snmp.lines().collect();
+            let read = |of: &str| {
+                fs::read_to_string(format!("/proc/thread-self/net/{of}")).expect("counters")
+            };
+            let both = read("snmp") + &read("netstat");
+            let lines: Vec<&str> = both.lines().collect();
             for pair in lines.chunks(2) {
                 let (kind, names) = pair[0].split_once(": ").expect("names");
                 let (_, values) = pair[1].split_once(": ").expect("values");
@@ -149,8 +153,7 @@ impl Namespace {
                     all.insert(format!("{kind}.{name}"), value.parse().unwrap_or(0));
                 }
             }
-            let snmp6 = fs::read_to_string("/proc/thread-self/net/snmp6").expect("counters");
-            for line in snmp6.lines() {
+            for line in read("snmp6").lines() {
                 let mut words = line.split_whitespace();
                 if let (Some(name), Some(value)) = (words.next(), words.next()) {
                     all.insert(name.to_owned(), value.parse().unwrap_or(0));
