@@ -97,9 +97,8 @@ impl Leg {
         self.addresses().chain(self.path.link_local.map(|address| address.ip))
     }
 
-    /// The host's number of the interface and the library's, by which programs name the link that an
-    /// address of link scope belongs to.
-    pub fn zone(&self, kernel: &Kernel) -> Option<(u32, u32)> {
+    /// The host's number of the interface, and the library's.
+    pub fn numbers(&self, kernel: &Kernel) -> Option<(u32, u32)> {
         Some((self.path.interface.index, kernel.index_of(self.nic).ok()?))
     }
 

@@ -19,6 +19,7 @@ use crate::events::Pipe;
 use crate::leg::{Leg, Surroundings};
 use crate::memory;
 use crate::moderation::Moderation;
+use crate::numbers::{Numbers, Way};
 use crate::paths;
 use crate::ports::OurPorts;
 use crate::privilege;
@@ -42,11 +43,6 @@ pub struct Library {
     more: bool,
     moderation: Moderation,
 }
-
-/// Its number is the same everywhere.
-const LOOPBACK: u32 = 1;
-/// No interface has this number.
-const NO_INTERFACE: u32 = i32::MAX as u32;
 
 const PORT_RANGE: &str = "net.ipv4.ip_local_port_range";
 
@@ -147,22 +143,25 @@ impl Library {
 
     /// An address of the program's as the library knows it: interfaces have other numbers there.
     fn inwards(&self, address: &[u8]) -> Address {
-        let zones = |zone| self.zones().find(|(host, _)| *host == zone).map(|(_, ours)| ours);
-        in_zone(Address::from_bytes(address), |zone| match zone {
-            LOOPBACK => LOOPBACK,
-            zone => zones(zone).unwrap_or(NO_INTERFACE),
-        })
+        self.exchanged(address, Way::Inwards)
     }
 
     /// An address of the library's for the program.
     fn outwards(&self, address: &[u8]) -> Address {
-        let zones = |zone| self.zones().find(|(_, ours)| *ours == zone).map(|(host, _)| host);
-        in_zone(Address::from_bytes(address), |zone| zones(zone).unwrap_or(zone))
+        self.exchanged(address, Way::Outwards)
     }
 
-    /// The interfaces' numbers on the host, and here.
-    fn zones(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.legs.iter().filter_map(|leg| leg.zone(&self.kernel))
+    fn exchanged(&self, address: &[u8], way: Way) -> Address {
+        let address = Address::from_bytes(address);
+        // Most name no interface, and no time is spent on them.
+        match address.ip() {
+            Some(SocketAddr::V6(v6)) if v6.scope_id() != 0 => self.numbers().address(v6, way),
+            _ => address,
+        }
+    }
+
+    fn numbers(&self) -> Numbers {
+        Numbers(self.legs.iter().filter_map(|leg| leg.numbers(&self.kernel)).collect())
     }
 
     fn look_at_descriptors(&mut self) {
@@ -176,17 +175,6 @@ impl Library {
             fd,
             events: if stopped { frames | output } else { frames },
         }));
-    }
-}
-
-/// The same with another number for the interface that it names, if it names one.
-fn in_zone(address: Address, other: impl Fn(u32) -> u32) -> Address {
-    match address.ip() {
-        Some(SocketAddr::V6(mut v6)) if v6.scope_id() != 0 => {
-            v6.set_scope_id(other(v6.scope_id()));
-            SocketAddr::V6(v6).into()
-        }
-        _ => address,
     }
 }
 
@@ -268,7 +256,11 @@ impl Stack for Library {
         }
         let destination = destination.map(|address| self.inwards(address));
         let destination = destination.as_ref().map(Address::as_bytes);
-        self.kernel.send(inner(socket), data, flags, destination, control).map_err(errno)
+        let mut control = control.to_vec();
+        if !control.is_empty() {
+            self.numbers().control(&mut control, Way::Inwards);
+        }
+        self.kernel.send(inner(socket), data, flags, destination, &control).map_err(errno)
     }
 
     fn recv(
@@ -286,6 +278,9 @@ impl Stack for Library {
         let mut told = Message { control, ..Message::default() };
         let got = self.kernel.receive(inner(socket), data, flags, Some(&mut told));
         message.control = told.control;
+        if !message.control.is_empty() {
+            self.numbers().control(&mut message.control, Way::Outwards);
+        }
         let got = got.map_err(errno)?;
         message.source = self.outwards(&told.source);
         message.flags = told.flags;
@@ -299,7 +294,13 @@ impl Stack for Library {
         name: i32,
         value: &mut [u8],
     ) -> Result<usize, Errno> {
-        self.kernel.getsockopt(inner(socket), level, name, value).map_err(errno)
+        let numbers = self.numbers();
+        numbers.option(level, name, value, Way::Inwards);
+        let length = self.kernel.getsockopt(inner(socket), level, name, value).map_err(errno)?;
+        if let Some(answer) = value.get_mut(..length) {
+            numbers.option(level, name, answer, Way::Outwards);
+        }
+        Ok(length)
     }
 
     fn setsockopt(
@@ -309,7 +310,9 @@ impl Stack for Library {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        self.kernel.setsockopt(inner(socket), level, name, value).map_err(errno)
+        let mut value = value.to_vec();
+        self.numbers().option(level, name, &mut value, Way::Inwards);
+        self.kernel.setsockopt(inner(socket), level, name, &value).map_err(errno)
     }
 
     fn ioctl(&mut self, socket: SocketId, request: u32, argument: &mut [u8]) -> Result<(), Errno> {

@@ -11,6 +11,7 @@ mod library;
 mod memory;
 mod moderation;
 mod neighbours;
+mod numbers;
 mod paths;
 mod ports;
 mod privilege;

@@ -331,6 +331,34 @@ fn what_is_sent_to_many_reaches_them() {
     bed.client.noticed_nothing();
 }
 
+/// A program has the number from the host, where the second path is not the first interface.
+#[test]
+fn a_program_names_a_path_by_the_number_that_the_host_has_for_it() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.add_path(1);
+    let of_link = ["-6", "addr", "show", "dev", "s1", "scope", "link", "-tentative"];
+    until("the server's IPv6", || bed.server.output("ip", &of_link).contains("fe80:"));
+    let number = bed.server.output("cat", &["/sys/class/net/s1/ifindex"]);
+    let number = number.trim().parse().expect("a number");
+    let [hearer, sender] = bed.server.inside(|| {
+        let sockets = ["[::]:0", "10.70.1.2:0"].map(|at| UdpSocket::bind(at).expect("a socket"));
+        sockets[0].join_multicast_v6(&"ff02::70".parse().expect("one"), number).expect("a group");
+        sockets
+    });
+    hearer.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+    let port = hearer.local_addr().expect("one").port().to_string();
+    let options = ["--path", "c1", "--path", "c0"];
+    let mut program = bed.python(&options, "interface.py", &["c1", &port]);
+    program.wait_for("ready");
+    let mut said = [0; 64];
+    let (length, _) = hearer.recv_from(&mut said).expect("over the link with this number");
+    assert_eq!(&said[..length], b"a word");
+    sender.send_to(b"another", "10.70.1.1:5000").expect("sent");
+    let told = program.end().text();
+    assert_eq!(told, "name c1\nnumber True\noption True\nready\ncame over it True\n");
+}
+
 /// As `ping` and `ping -s 2000` do it; the answers come to the address that the host has, too.
 #[test]
 fn an_echo_request_is_answered() {

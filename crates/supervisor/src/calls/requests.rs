@@ -21,15 +21,13 @@ const SIOCOUTQNSD: u32 = 0x894b;
 const SIOCGIFCONF: u32 = 0x8912;
 /// `SIOCGSTAMP_OLD`, `SIOCGSTAMPNS_OLD`, and both as `_NEW`.
 const TIMES: [u32; 4] = [0x8906, 0x8907, 0x8010_8906, 0x8010_8907];
-/// `SIOCGIFNAME`, `FLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `INDEX`, `TXQLEN`.
-const OF_INTERFACES: [u32; 10] =
-    [SIOCGIFNAME, 0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, SIOCGIFINDEX, 0x8942];
+/// `SIOCGIFFLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `TXQLEN`.
+const OF_INTERFACES: [u32; 8] = [0x8913, 0x8915, 0x8917, 0x8919, 0x891b, 0x891d, 0x8921, 0x8942];
 /// `SIOCGIFFLAGS`, `DSTADDR`, `BRDADDR`.
 const OF_LINKS: [u32; 3] = [0x8913, 0x8917, 0x8919];
-/// The library's interfaces have other numbers, and no addresses of hardware.
-const SIOCGIFNAME: u32 = 0x8910;
-const SIOCGIFINDEX: u32 = 0x8933;
-const SIOCGIFHWADDR: u32 = 0x8927;
+/// What only the host tells: names and numbers (`SIOCGIFNAME`, `SIOCGIFINDEX`), which programs also have
+/// from netlink, and addresses of hardware (`SIOCGIFHWADDR`), which a stack's interfaces may lack.
+const OF_THE_HOST: [u32; 3] = [0x8910, 0x8933, 0x8927];
 
 /// `SIOCSIFFLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `NAME`, `HWADDR`,
 /// `HWBROADCAST`, `TXQLEN`, and `SIOCDIFADDR`.
@@ -49,8 +47,8 @@ const MAX_LIST: usize = 1024 * 1024;
 
 /// The requests that the filter brings to us.
 pub fn served() -> impl Iterator<Item = u32> {
-    let others = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF, SIOCGIFHWADDR];
-    others.into_iter().chain(TIMES).chain(OF_INTERFACES).chain(CHANGES)
+    let others = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF];
+    others.into_iter().chain(TIMES).chain(OF_INTERFACES).chain(OF_THE_HOST).chain(CHANGES)
 }
 
 impl Supervisor<'_> {
@@ -96,17 +94,14 @@ impl Supervisor<'_> {
     /// The program sees all interfaces of the host (netlink); what the stack does not know of one is
     /// the host's to tell. The descriptor of a datagram socket is in a namespace without any.
     fn ask_about(&mut self, key: u64, request: u32, argument: &mut [u8]) -> Result<()> {
-        if request == SIOCGIFHWADDR {
+        if OF_THE_HOST.contains(&request) {
             return system::ask_about_interface(request, argument);
         }
         if OF_LINKS.contains(&request) {
             return self.ask_about_link(key, request, argument);
         }
         match self.ask(key, request, argument) {
-            Err(Errno(libc::ENODEV))
-                if OF_INTERFACES.contains(&request)
-                    && !matches!(request, SIOCGIFNAME | SIOCGIFINDEX) =>
-            {
+            Err(Errno(libc::ENODEV)) if OF_INTERFACES.contains(&request) => {
                 system::ask_about_interface(request, argument)
             }
             other => other,
