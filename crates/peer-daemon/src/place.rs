@@ -36,7 +36,7 @@ pub fn socket(given: Option<PathBuf>) -> Result<PathBuf> {
 /// place between the look at it and its removal.
 pub fn sweep(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if is_of_a_daemon(&entry.file_name()) && is_left(&entry.path()) {
+        if is_of_a_daemon(&entry.file_name()) && holder(&entry.path()) == Holder::Gone {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -47,11 +47,30 @@ fn is_of_a_daemon(name: &OsStr) -> bool {
     number.is_some_and(|number| number.parse::<u64>().is_ok())
 }
 
-/// Whether the process that had it is gone. Asked with a datagram, which no daemon takes: it is not
-/// disturbed, and one that only just begins is known, too.
-pub fn is_left(socket: &Path) -> bool {
+/// Of a socket that is there: the process that listens at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Gone,
+    Lives,
+    /// The socket is another user's, whom alone it tells whether somebody listens.
+    Hidden,
+}
+
+/// Asked with a datagram, which no daemon takes: it is not disturbed, and one that only just begins is
+/// known, too.
+pub fn holder(socket: &Path) -> Holder {
     let asked = UnixDatagram::unbound().and_then(|asks| asks.connect(socket));
-    asked.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    match asked.map_err(|error| error.kind()) {
+        Err(ErrorKind::ConnectionRefused) => Holder::Gone,
+        Err(ErrorKind::PermissionDenied) => Holder::Hidden,
+        _ => Holder::Lives,
+    }
+}
+
+/// `user 0`, to whom it belongs.
+pub fn owner(socket: &Path) -> String {
+    let uid = fs::symlink_metadata(socket).map(|socket| socket.uid());
+    uid.map_or("another user".to_owned(), |uid| format!("user {uid}"))
 }
 
 /// The folder of a socket, ours alone if it has to be made.

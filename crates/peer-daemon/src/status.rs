@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use transom_machine::lock;
 
 use crate::link::Event;
-use crate::place;
+use crate::place::{self, Holder};
 use crate::shown::State;
 
 #[derive(clap::Args)]
@@ -41,6 +41,10 @@ fn ask(socket: &Path) -> Result<String> {
         {
             bail!("no daemon answers at {shown}: start one with `transom peer run`")
         }
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => bail!(
+            "the daemon at {shown} belongs to {}: ask as that user, or as root",
+            place::owner(socket)
+        ),
         other => other.with_context(|| format!("asking at {shown}"))?,
     };
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -91,9 +95,17 @@ impl Listener {
             Ok(there) if !there.file_type().is_socket() => {
                 bail!("{shown} is no socket: name another place with --socket")
             }
-            Ok(_) if !place::is_left(socket) => {
-                bail!("a daemon runs here already and answers at {shown}: stop it first")
-            }
+            Ok(_) => match place::holder(socket) {
+                Holder::Gone => {}
+                Holder::Lives => {
+                    bail!("a daemon runs here already and answers at {shown}: stop it first")
+                }
+                Holder::Hidden => bail!(
+                    "{shown} belongs to {}, whose daemon may run: remove it if none does, or name \
+                     another place with --socket",
+                    place::owner(socket)
+                ),
+            },
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("looking at {shown}"));
             }
@@ -135,6 +147,7 @@ impl Drop for Listener {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
     use std::sync::mpsc::sync_channel;
     use std::thread;
 
@@ -176,5 +189,25 @@ mod tests {
         fs::write(&socket, "precious").unwrap();
         assert!(refusal(&socket).contains("is no socket"));
         assert_eq!(fs::read(&socket).unwrap(), b"precious");
+    }
+
+    /// Nobody but its owner learns whether a daemon listens at it.
+    #[test]
+    fn what_another_user_s_daemon_left_is_told_as_his() {
+        transom_testbed::needs_root!();
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let socket = folder.path().join("peer.sock");
+        drop(UnixListener::bind(&socket).unwrap());
+        place::restrict(&socket).unwrap();
+        let as_nobody = || {
+            // SAFETY: no memory. Of this thread alone, which ends after it.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }, 0);
+            let refusal = start(&socket).err().unwrap().to_string();
+            (refusal, ask(&socket).unwrap_err().to_string())
+        };
+        let (refusal, asked) = thread::scope(|scope| scope.spawn(as_nobody).join().unwrap());
+        assert!(refusal.contains("belongs to user 0, whose daemon may run"), "{refusal}");
+        assert!(asked.contains("belongs to user 0: ask as that user"), "{asked}");
     }
 }
