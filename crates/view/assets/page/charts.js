@@ -31,7 +31,7 @@ const CURVES = [
   ] },
 ];
 const STATES = ["open", "disorder", "cwr", "recovery", "loss"];
-const LANE = 25, AXIS = 52, FONT = "11px system-ui, sans-serif";
+const LANE = 25, AXIS = 52, PADDING = [6, 12, 4, 0], LABEL = 14, FONT = "11px system-ui, sans-serif";
 const GRAVE = 4;
 const LOST = -1;
 
@@ -122,10 +122,10 @@ class Charts {
         label: name, scale: "y", show: !this.off.has(name), stroke: () => colour(ink), width: how.width, dash: how.dash,
         fill: how.fill ? () => faint(ink, how.fill) : undefined, paths: steps, points: { show: false },
       }))],
-      scales: { x: this.scaleX(), y: { range: (u) => this.rangeY(u, series) } },
+      scales: { x: this.scaleX(), y: { range: (u) => this.rangeY(u, chart, series) } },
       values: (u, splits) => splits.map((v) => (chart.id === "queues" ? si(v).trim() : +v.toPrecision(6))),
       drawClear: (u) => chart.bands && this.drawBands(u),
-      draw: (u) => this.drawChanges(u, chart.id === "window"),
+      draw: (u) => this.drawChanges(u, chart),
       setCursor: (u) => series.forEach((_, i) => {
         const at = u.cursor.left >= 0 ? u.cursor.idxs[i + 1] : null, value = at == null ? null : u.data[i + 1][at];
         values[i].textContent = value == null ? "" : chart.text(value);
@@ -224,7 +224,7 @@ class Charts {
     const last = chart.time, ink = () => colour("--soft"), grid = { stroke: () => colour("--grid"), width: 1 };
     const bare = { grid, ticks: { show: false }, stroke: ink, font: FONT };
     return {
-      width: this.width(), height: height + (last ? 26 : 0), legend: { show: false }, padding: [6, 12, last ? 0 : 4, 0], series, scales,
+      width: this.width(), height: height + (last ? 26 : 0), legend: { show: false }, padding: [PADDING[0], PADDING[1], last ? 0 : PADDING[2], PADDING[3]], series, scales,
       axes: [
         { ...bare, side: 2, size: last ? 26 : 0, gap: 4, space: 70, values: last ? (u, splits, axis, space, step) => splits.map((v) => seconds10(v, step)) : () => [] },
         { ...bare, scale: "y", size: AXIS, gap: 6, space: 34, values, grid: chart.lanes ? { show: false } : grid },
@@ -253,16 +253,43 @@ class Charts {
   }
 
   // The main curves decide; a far higher limit (clamp, window) is left outside.
-  rangeY(u, series) {
-    const from = Math.max(0, search(u.data[0], this.view[0]) - 1), to = search(u.data[0], this.view[1]);
-    const tops = series.map((_, i) => {
+  rangeY(u, chart, series) {
+    const between = ([start, end]) => series.map((_, i) => {
+      const from = Math.max(0, search(u.data[0], start) - 1), to = search(u.data[0], end);
       let top = 0;
       if (u.series[i + 1].show) for (let at = from; at < to; at++) if (u.data[i + 1][at] > top) top = u.data[i + 1][at];
       return top;
     });
-    const main = Math.max(0, ...tops.filter((_, i) => series[i][3].main));
+    const tops = between(this.view), main = Math.max(0, ...tops.filter((_, i) => series[i][3].main));
     const top = main > 0 ? Math.max(...tops.filter((t) => t <= 2 * main)) : Math.max(...tops, 0);
-    return [0, top > 0 ? top * 1.06 : 1];
+    const height = chart.height - PADDING[0] - PADDING[2];
+    // No label lies over a curve: there is room for it above.
+    const above = this.labels(u, chart).map(({ times, row }) => {
+      const below = between(times).filter((value) => value <= top);
+      return Math.max(...below, 0) / (1 - (LABEL * (row + 1) + 6) / height);
+    });
+    return [0, top > 0 ? Math.max(top * 1.06, ...above) : 1];
+  }
+
+  // Where the labels of changes stand: in pixels from the left, and which times that takes. They are
+  // beside their lines, in a few rows; what finds no room has only its line.
+  labels(u, chart) {
+    if (chart.id !== "window") return [];
+    const width = u.width - AXIS - PADDING[1], [start, end] = this.view, span = end - start, gap = 8;
+    const rows = [[], [], [], []], placed = [];
+    u.ctx.save();
+    u.ctx.font = FONT;
+    for (const [us, label] of this.about.changes) {
+      const x = ((us * MICRO - start) / span) * width;
+      if (x < 0 || x > width) continue;
+      const size = u.ctx.measureText(label).width, left = Math.max(0, Math.min(x + 4, width - size - 2)), right = left + size;
+      const row = rows.findIndex((row) => row.every(([a, b]) => right + gap < a || b + gap < left));
+      if (row < 0) continue;
+      rows[row].push([left, right]);
+      placed.push({ label, left, row, times: [left, right].map((x) => start + (x / width) * span) });
+    }
+    u.ctx.restore();
+    return placed;
   }
 
   drawBands(u) {
@@ -281,10 +308,8 @@ class Charts {
     u.ctx.restore();
   }
 
-  drawChanges(u, labelled) {
+  drawChanges(u, chart) {
     const { top, height, left, width } = u.bbox, scale = devicePixelRatio;
-    // Stretches that words take, in a few rows; what finds no room has only its line.
-    const rows = [[], [], [], []];
     u.ctx.save();
     u.ctx.font = `${11 * scale}px system-ui, sans-serif`;
     u.ctx.fillStyle = colour("--ink");
@@ -292,22 +317,16 @@ class Charts {
     u.ctx.lineJoin = "round";
     u.ctx.textAlign = "left";
     u.ctx.lineWidth = 4 * scale;
-    const shown = this.about.changes
-      .map(([us, label]) => [Math.round(u.valToPos(us * MICRO, "x", true)), label])
-      .filter(([x]) => x >= left && x <= left + width);
     u.ctx.globalAlpha = 0.5;
-    for (const [x] of shown) u.ctx.fillRect(x, top, scale, height);
+    for (const [us] of this.about.changes) {
+      const x = Math.round(u.valToPos(us * MICRO, "x", true));
+      if (x >= left && x <= left + width) u.ctx.fillRect(x, top, scale, height);
+    }
     u.ctx.globalAlpha = 1;
-    for (const [x, label] of labelled ? shown : []) {
-      const size = u.ctx.measureText(label).width;
-      const from = Math.max(left, Math.min(x + 4 * scale, left + width - size - 2 * scale));
-      const to = from + size, gap = 8 * scale;
-      const row = rows.findIndex((row) => row.every(([a, b]) => to + gap < a || b + gap < from));
-      if (row < 0) continue;
-      rows[row].push([from, to]);
-      const y = top + (12 + 14 * row) * scale;
-      u.ctx.strokeText(label, from, y);
-      u.ctx.fillText(label, from, y);
+    for (const { label, left: from, row } of this.labels(u, chart)) {
+      const x = left + from * scale, y = top + (LABEL * (row + 1) - 2) * scale;
+      u.ctx.strokeText(label, x, y);
+      u.ctx.fillText(label, x, y);
     }
     u.ctx.restore();
   }

@@ -171,7 +171,12 @@ fn window(
         .filter_map(|name| curves.iter().map(|curve| curve.ink).find(|ink| ink.name == *name))
         .collect();
     let top = legend(svg, (LEFT, RIGHT), top, &inks);
-    let panel = Panel::new(x, top + 4.0, 120.0, &curves);
+    let mut panel = Panel::new(x, top + 4.0, 120.0, &curves);
+    let changes = changes(connection, start_ns);
+    for number in Number::all(&changes, x) {
+        let to = number.from + wide(&number.words);
+        panel.keep_free(number.from..to, number.depth() + 2.0, &curves);
+    }
     let fine = Buckets::new(range(connection, start_ns), BUCKETS);
     let bands = join(fine, 400, &bands(connection, start_ns));
     for band in &bands {
@@ -186,7 +191,7 @@ fn window(
     }
     panel.axis(svg, "window (segments)");
     panel.curves(svg, &curves);
-    numbers(svg, &changes(connection, start_ns), &panel);
+    numbers(svg, &changes, &panel);
     states(svg, &bands, top + 124.0)
 }
 
@@ -212,24 +217,48 @@ const LISTED: usize = 12;
 /// Height of a row of words.
 const ROW: f64 = TEXT + 2.0;
 
-/// Changes of clamp and algorithm and by Transom itself: a line each, with the number under which
-/// [`list`] says what and why. Beside its line there is no room for that.
+/// The number of a change beside its line, under which [`list`] says what and why: there is no room for
+/// that.
+struct Number {
+    words: String,
+    from: f64,
+    row: usize,
+}
+
+impl Number {
+    /// Those that find room.
+    fn all(changes: &[(u64, String)], x: Scale) -> Vec<Number> {
+        let mut ends = [f64::MIN; 4];
+        let number = |(n, (time, _)): (usize, &(u64, String))| {
+            let words = (n + 1).to_string();
+            let from = (x.at(*time as f64 / 1e6) + 2.0).min(RIGHT - wide(&words));
+            let row = ends.iter().position(|&end| end + 2.0 < from)?;
+            ends[row] = from + wide(&words);
+            Some(Number { words, from, row })
+        };
+        changes.iter().take(LISTED).enumerate().filter_map(number).collect()
+    }
+
+    /// From the top of the panel to below it.
+    fn depth(&self) -> f64 {
+        ROW * (self.row + 1) as f64
+    }
+}
+
+/// Changes of clamp and algorithm and by Transom itself: a line each, with its number.
 fn numbers(svg: &mut String, changes: &[(u64, String)], panel: &Panel) {
-    let at: Vec<f64> = changes.iter().map(|(time, _)| panel.x.at(*time as f64 / 1e6)).collect();
-    for &x in &at {
+    for (time, _) in changes {
+        let x = panel.x.at(*time as f64 / 1e6);
         line(svg, (x, panel.y.start), (x, panel.y.end), INK, 0.5);
     }
-    let mut ends = [f64::MIN; 4];
-    for (n, &x) in at.iter().take(LISTED).enumerate() {
-        let number = (n + 1).to_string();
-        let from = (x + 2.0).min(RIGHT - wide(&number));
-        let Some(row) = ends.iter().position(|&end| end + 2.0 < from) else { continue };
-        ends[row] = from + wide(&number);
+    for number in Number::all(changes, panel.x) {
         let _ = writeln!(
             svg,
-            "<text x=\"{from:.1}\" y=\"{:.1}\" font-size=\"{TEXT}\" fill=\"{INK}\" \
-             stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{number}</text>",
-            panel.y.end + ROW * (row + 1) as f64
+            "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"{TEXT}\" fill=\"{INK}\" \
+             stroke=\"#fff\" stroke-width=\"2\" paint-order=\"stroke\">{}</text>",
+            number.from,
+            panel.y.end + number.depth(),
+            number.words
         );
     }
 }

@@ -1,6 +1,7 @@
 //! Axes, ticks and step curves, as SVG.
 
 use std::fmt::Write;
+use std::ops::Range;
 
 /// Font size of numbers and words, in units of the figure.
 pub const TEXT: f64 = 7.4;
@@ -68,6 +69,19 @@ impl Panel {
         let high = curves.iter().map(peak).filter(|&p| p <= 2.0 * main).fold(0.0, f64::max);
         let high = if high > 0.0 { high * 1.06 } else { 1.0 };
         Panel { x, y: Scale { low: 0.0, high, start: top + height, end: top } }
+    }
+
+    /// Raises the top until no curve that is shown comes so near to it between these places.
+    pub fn keep_free(&mut self, places: Range<f64>, depth: f64, curves: &[Curve]) {
+        let (shown, height) = (self.y.high, self.y.start - self.y.end);
+        let highest = |curve: &Curve| {
+            let x = |at: usize| curve.points.get(at).map_or(f64::MAX, |point| self.x.at(point.0));
+            let among = |&at: &usize| x(at) <= places.end && x(at + 1) >= places.start;
+            let values = (0..curve.points.len()).filter(among).filter_map(|at| curve.points[at].1);
+            values.filter(|&value| value <= shown).fold(0.0, f64::max)
+        };
+        let highest = curves.iter().map(highest).fold(0.0, f64::max);
+        self.y.high = shown.max(highest / (1.0 - depth / height));
     }
 
     /// Horizontal grid and the numbers left of it, and what they are.

@@ -7,7 +7,7 @@ use transom_event::Names;
 use transom_testbed::{chromium, has};
 use transom_view::report::{Before, PageMeta, Selection, Trace, page};
 
-use crate::synthetic::{Story, lost, other_end, recording};
+use crate::synthetic::{Story, flat_and_closed, lost, other_end, recording};
 
 /// The browser; without one the test is noted as skipped.
 fn browser() -> Option<PathBuf> {
@@ -235,6 +235,24 @@ fn a_curve_is_drawn_on_the_scale_that_it_names() {
          const { ys } = steps(u, 1, 0, 1).stroke; Path2D = kept; \
          return Number(ys.length > 1 && ys.every((y) => y === 60)); })()";
     assert_eq!(measured(&chromium, "scale.html", &html, "1280,800", script), 1);
+}
+
+/// Each label is above every curve that is drawn below it.
+#[test]
+fn a_label_lies_over_no_curve() {
+    let Some(chromium) = browser() else { return };
+    let html = page(&[Trace::new(flat_and_closed(), meta())], &Selection::default()).unwrap();
+    assert!(html.contains("ACKs are not seen"));
+    // What is read of the picture is where a value stands, and where words do, in pixels from the top.
+    let script = "0; setTimeout(() => { \
+         const u = charts.plots[0], words = []; \
+         u.ctx.fillText = (label, x, y) => label.startsWith('closed') && words.push((y - u.bbox.top) / devicePixelRatio); \
+         u.redraw(false); setTimeout(() => { \
+         const cwnd = u.data.slice(1).map((values) => Math.max(...values.filter((v) => v <= 10))); \
+         const highest = u.valToPos(Math.max(...cwnd), 'y'); \
+         document.body.dataset.measured = Number(words.length === 1 && words[0] > 8 && highest > words[0] + 3); \
+         }, 200); }, 200)";
+    assert_eq!(measured(&chromium, "over.html", &html, "1280,800", script), 1);
 }
 
 fn pages() -> Vec<(&'static str, String)> {

@@ -6,7 +6,7 @@ use transom_view::report::{
     FigureOptions, Output, PageMeta, Selection, Trace, figure, file_stem, png, write,
 };
 
-use crate::synthetic::{Story, recording};
+use crate::synthetic::{Story, flat_and_closed, recording};
 
 #[test]
 fn a_figure_has_its_legend_units_and_events() {
@@ -125,6 +125,19 @@ fn names_from_outside_are_never_markup() {
         crate::synthetic::recording(&[Story { program: "\u{ffff}", ..Story::upload(7, 300) }]);
     let svg = figure(&recording, &analyse(&recording)[0], FigureOptions::default());
     png(&svg, 360).expect("a character that XML does not have");
+}
+
+#[test]
+fn the_number_of_a_change_lies_over_no_curve() {
+    let recording = flat_and_closed();
+    let svg = figure(&recording, &analyse(&recording)[0], FigureOptions::default());
+    let of_one = svg.lines().find(|line| line.contains("paint-order") && line.contains(">1<"));
+    let below = number(of_one.expect("the number of the change"), "y");
+    let is_cwnd = |line: &&str| line.contains("stroke-width=\"1.2\"") && line.contains('H');
+    let cwnd = svg.lines().find(is_cwnd).expect("a curve");
+    let (_, rest) = cwnd.split_once("d=\"M").unwrap();
+    let height: f64 = rest.split([' ', 'H']).nth(1).unwrap().parse().unwrap();
+    assert!(height > below + 1.0, "cwnd at {height}, the number down to {below}");
 }
 
 /// Nothing is recorded of a SYN that is lost before its timer expires, a second later.

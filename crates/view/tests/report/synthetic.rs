@@ -91,6 +91,22 @@ pub fn recording(stories: &[Story]) -> Recording {
     all.iter().collect()
 }
 
+/// One whose window stays as it is, and that closes in the middle.
+pub fn flat_and_closed() -> Recording {
+    let mut all = events(Story::upload(1, 300));
+    for event in &mut all {
+        if let Body::State(state) = &mut event.body {
+            (state.cwnd, state.ssthresh, state.clamp) = (10, i32::MAX as u32, UNSET);
+            state.packets_out = state.packets_out.min(10);
+        }
+    }
+    all.retain(|event| matches!(event.kind, Kind::Open | Kind::Ack | Kind::Close));
+    let at = all.len() / 2;
+    let aux = [TcpState::Established as u32, TcpState::FinWait1 as u32];
+    all.insert(at, Event { kind: Kind::State, aux, ..all[at] });
+    all.iter().collect()
+}
+
 /// What the recorder says when it lost some.
 pub fn lost(time_ns: u64, count: u32) -> Event {
     Event::lost(LossCause::Ring, count.into(), time_ns)
