@@ -359,6 +359,19 @@ fn a_program_names_a_path_by_the_number_that_the_host_has_for_it() {
     assert_eq!(told, "name c1\nnumber True\noption True\nready\ncame over it True\n");
 }
 
+/// The descriptor of a datagram socket is in a namespace without interfaces and neighbours.
+#[test]
+fn drivers_and_neighbours_are_those_of_the_host() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.output("ping", &["-c", "1", "10.70.0.2"]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/driver.py");
+    let on_the_host = bed.client.output("python3", &[script, "c0", "10.70.0.2"]);
+    assert!(on_the_host.contains("b'veth'"), "{on_the_host}");
+    let on_the_library = bed.python(&PATH, "driver.py", &["c0", "10.70.0.2"]).end().text();
+    assert_eq!(on_the_library, on_the_host);
+}
+
 /// As `ping` and `ping -s 2000` do it; the answers come to the address that the host has, too.
 #[test]
 fn an_echo_request_is_answered() {

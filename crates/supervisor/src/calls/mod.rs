@@ -3,6 +3,7 @@
 mod accept;
 mod connect;
 mod datagrams;
+mod drivers;
 mod foreign;
 mod options;
 pub mod requests;

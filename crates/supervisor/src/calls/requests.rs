@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use super::Answer;
+use super::{Answer, drivers};
 use crate::errno::{Errno, Result};
 use crate::memory::Memory;
 use crate::namespace::{self, Visit};
@@ -28,6 +28,10 @@ const OF_LINKS: [u32; 3] = [0x8913, 0x8917, 0x8919];
 /// What only the host tells: names and numbers (`SIOCGIFNAME`, `SIOCGIFINDEX`), which programs also have
 /// from netlink, and addresses of hardware (`SIOCGIFHWADDR`), which a stack's interfaces may lack.
 const OF_THE_HOST: [u32; 3] = [0x8910, 0x8933, 0x8927];
+/// What the host's interfaces and neighbours are, asked by a datagram socket: its descriptor is in a
+/// namespace without any. That of a stream is in the program's own, where the kernel answers.
+const SIOCETHTOOL: u32 = 0x8946;
+const SIOCGARP: u32 = 0x8954;
 
 /// `SIOCSIFFLAGS`, `ADDR`, `DSTADDR`, `BRDADDR`, `NETMASK`, `METRIC`, `MTU`, `NAME`, `HWADDR`,
 /// `HWBROADCAST`, `TXQLEN`, and `SIOCDIFADDR`.
@@ -42,12 +46,14 @@ const BY_NUMBER_IN_IPV6: [u32; 3] = [0x8916, 0x8918, 0x8936];
 const TIME_BYTES: usize = 16;
 const INTERFACE_BYTES: usize = 40;
 const LIST_BYTES: usize = 16;
+/// `sizeof(struct arpreq)`.
+const NEIGHBOUR_BYTES: usize = 68;
 /// More than any host's interfaces need.
 const MAX_LIST: usize = 1024 * 1024;
 
 /// The requests that the filter brings to us.
 pub fn served() -> impl Iterator<Item = u32> {
-    let others = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF];
+    let others = [FIONREAD, SIOCOUTQ, SIOCOUTQNSD, SIOCGIFCONF, SIOCETHTOOL, SIOCGARP];
     others.into_iter().chain(TIMES).chain(OF_INTERFACES).chain(OF_THE_HOST).chain(CHANGES)
 }
 
@@ -60,6 +66,13 @@ impl Supervisor<'_> {
             FIONREAD => memory.write_int(at, self.unread(key, theirs)?)?,
             SIOCOUTQ | SIOCOUTQNSD => memory.write_int(at, self.unsent(key, request)?)?,
             SIOCGIFCONF => self.list_interfaces(key, memory, at)?,
+            SIOCETHTOOL => return self.ask_driver(key, memory, at),
+            SIOCGARP => {
+                let mut neighbour = [0; NEIGHBOUR_BYTES];
+                memory.read(at, &mut neighbour)?;
+                system::ask_about_interface(request, &mut neighbour)?;
+                memory.write(at, &neighbour)?;
+            }
             _ => {
                 let times = TIMES.contains(&request);
                 let mut argument = [0; INTERFACE_BYTES];
@@ -71,6 +84,17 @@ impl Supervisor<'_> {
                 memory.write(at, argument)?;
             }
         }
+        Ok(Answer::Value(0))
+    }
+
+    fn ask_driver(&mut self, key: u64, memory: Memory, at: u64) -> Result<Answer> {
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        if socket.kind != libc::SOCK_DGRAM {
+            return Ok(Answer::Native);
+        }
+        let mut interface = [0; INTERFACE_BYTES];
+        memory.read(at, &mut interface)?;
+        drivers::ask(SIOCETHTOOL, &mut interface, memory)?;
         Ok(Answer::Value(0))
     }
 
