@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use transom_event::{CaState, Kind, RetransmitReason, State, fields};
 
-use crate::summary::{median, quantile};
+use crate::summary::quantile;
 use crate::track::{Step, is_synchronized};
 
 /// Fewer losses than this, each in a round trip of its own, are no reason to look at them.
@@ -285,6 +285,15 @@ fn rank(weights: &BTreeMap<u32, u64>, total: u64, value: u32) -> f64 {
     (above as f64 + equal as f64 / 2.0) / total.max(1) as f64
 }
 
+/// The lesser one of the two in the middle: one of two losses may be that of an interruption, whose
+/// round trip is no queue's.
+fn lower_median(values: Vec<u32>) -> u32 {
+    let middle = values.len().saturating_sub(1) / 2;
+    let mut sorted = values;
+    sorted.sort_unstable();
+    sorted.get(middle).copied().unwrap_or(0)
+}
+
 fn summarise(sent: &[Sent], lost: &[(usize, usize)]) -> Losses {
     let mut flights: BTreeMap<u32, u64> = BTreeMap::new();
     for piece in sent.iter().filter(|piece| piece.steady) {
@@ -316,7 +325,7 @@ fn summarise(sent: &[Sent], lost: &[(usize, usize)]) -> Losses {
         load: Rank::of(&loads),
         delay: Rank::of(&delays),
         flight: [0.1, 0.5, 0.9].map(|share| quantile(steady.clone(), share)),
-        rtt_us: median(firsts().filter_map(before).collect()),
+        rtt_us: lower_median(firsts().filter_map(before).collect()),
         base_us: rtts.get(rtts.len() / 100).copied().unwrap_or(0),
         ..Losses::default()
     }

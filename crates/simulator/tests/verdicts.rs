@@ -65,3 +65,12 @@ fn timeouts_in_a_row_by_chance_are_no_interruption_of_the_path() {
     away.links.path.up.handovers = vec![gone(2.0), gone(6.0)];
     assert_told(&away, "reno", Cause::Outage);
 }
+
+#[test]
+fn what_waits_while_a_link_is_away_is_not_taken_for_the_queue_that_overflows() {
+    let mut path = lossy(35.6, 104.0, 102, 0.0);
+    let away = Handover { at_s: 3.0, outage_ms: 800.0, ..Handover::default() };
+    path.links.path.up.handovers = vec![away];
+    let used = assert_told(&path, "cubic", Cause::ShallowBuffer);
+    assert!(used < 0.8, "{used} of the rate: the path was full");
+}
