@@ -323,6 +323,10 @@ impl Stack for Library {
         self.kernel.interface_list(inner(socket), list).map_err(errno)
     }
 
+    fn sysctl(&mut self, name: &str) -> String {
+        self.kernel.sysctl(name).unwrap_or_default()
+    }
+
     fn getsockname(&mut self, socket: SocketId) -> Result<Address, Errno> {
         let name = self.kernel.getsockname(inner(socket)).map_err(errno)?;
         Ok(self.outwards(&name))

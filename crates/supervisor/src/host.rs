@@ -1,5 +1,6 @@
 //! The host's own sockets as a stack: what interposition alone costs, and what the tests run on.
 
+use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -150,6 +151,10 @@ impl Stack for HostStack {
         let asked =
             unsafe { libc::ioctl(raw(socket), libc::SIOCGIFCONF as libc::Ioctl, &raw mut request) };
         Errno::check(asked.into()).map(|_| request.len.max(0) as usize)
+    }
+
+    fn sysctl(&mut self, name: &str) -> String {
+        fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).unwrap_or_default()
     }
 
     fn getsockname(&mut self, socket: SocketId) -> Result<Address> {

@@ -61,6 +61,11 @@ pub fn for_option(tid: i32, level: i32, name: i32, value: &[u8]) -> Result<()> {
     check(tid, needed_for_option(level, name, value))
 }
 
+/// Whether it may do to the network what only an administrator may.
+pub fn may_administer(tid: i32) -> bool {
+    has_any(tid, &[CAP_NET_ADMIN])
+}
+
 /// Whether it puts the socket on a device.
 pub fn is_of_the_device(level: i32, name: i32) -> bool {
     level == libc::SOL_SOCKET && matches!(name, libc::SO_BINDTODEVICE | SO_BINDTOIFINDEX)

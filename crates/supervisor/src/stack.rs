@@ -133,6 +133,9 @@ pub trait Stack {
     /// `setsockopt(2)`.
     fn setsockopt(&mut self, socket: SocketId, level: i32, name: i32, value: &[u8]) -> Result<()>;
 
+    /// A sysctl of the stack, `net.ipv4.tcp_allowed_congestion_control`; empty: it has none of this name.
+    fn sysctl(&mut self, name: &str) -> String;
+
     /// `getsockname(2)`.
     fn getsockname(&mut self, socket: SocketId) -> Result<Address>;
 

@@ -112,6 +112,10 @@ impl Stack for Scripted {
         Ok(0)
     }
 
+    fn sysctl(&mut self, _: &str) -> String {
+        unreachable!()
+    }
+
     fn getsockname(&mut self, _: SocketId) -> Result<Address> {
         Ok(Address::default())
     }

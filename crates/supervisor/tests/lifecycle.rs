@@ -11,6 +11,7 @@ use std::process::{Command, Output, Stdio};
 use support::{SUPERVISOR, finished, numbered, own_namespace, supervised, text, web_server};
 use transom_testbed::{copy, has};
 
+/// In the namespace in which the supervisor is, as programs usually are.
 fn supervisor(program: &[&str]) -> Command {
     let mut command = Command::new(SUPERVISOR);
     command.args(["--stack", "host", "--"]).args(program);
@@ -295,11 +296,27 @@ fn a_program_without_privileges_has_none_over_the_stack() {
     assert_eq!(by(&[]), "done ".repeat(12));
 }
 
-/// In the namespace in which the supervisor is, as programs usually are.
-fn supervised_here(program: &[&str]) -> Command {
-    let mut command = Command::new(SUPERVISOR);
-    command.args(["--stack", "host", "--"]).args(program);
-    command
+/// As on the kernel itself, which loads no algorithm for them either.
+#[test]
+fn a_program_without_privileges_has_the_allowed_congestion_controls() {
+    if !own_namespace() || !has("setpriv") || !has("python3") {
+        return;
+    }
+    let script = "import errno, socket\n\
+         names = open('/proc/sys/net/ipv4/tcp_available_congestion_control').read().split()\n\
+         for name in names + [socket.socket().getsockopt(6, 13, 16).decode(), 'nonsense']:\n \
+             try: socket.socket().setsockopt(6, 13, name.encode()); print(name, 'done')\n \
+             except OSError as error: print(name, errno.errorcode[error.errno])";
+    let user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "python3", "-c", script];
+    let own = Command::new(user[0]).args(&user[1..]).output().expect("starting it").stdout;
+    let own = String::from_utf8(own).expect("text");
+    assert!(own.contains("reno done") && own.ends_with("nonsense ENOENT\n"), "{own}");
+    assert_eq!(text(&mut supervisor(&user)), own);
+    let by_root = text(&mut supervisor(&user[3..]));
+    assert!(!by_root.contains("EPERM"), "{by_root}");
+    if !own.contains("EPERM") {
+        eprintln!("note: this kernel allows all that it has, so no refusal was seen");
+    }
 }
 
 /// A UDP descriptor is on a loopback device of ours, which no program is to take down.
@@ -323,12 +340,12 @@ fn what_changes_an_interface_changes_the_host_s() {
          s.connect(('127.0.0.1', 9)); print(s.send(b'x' * 900))";
     let python = ["python3", "-c", script];
     let user = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"];
-    let refused = supervised_here(&[&user[..], &python].concat()).status().expect("starting it");
+    let refused = supervisor(&[&user[..], &python].concat()).status().expect("starting it");
     assert_eq!(refused.code(), Some(libc::EPERM));
     assert!(
         ip("link show change0").contains("mtu 1500") && ip("link show lo").contains("mtu 60000")
     );
-    assert_eq!(text(&mut supervised_here(&python)), "900\n");
+    assert_eq!(text(&mut supervisor(&python)), "900\n");
     assert!(
         ip("link show change0").contains("mtu 1300") && ip("link show lo").contains("mtu 1000")
     );
@@ -350,11 +367,11 @@ fn what_changes_an_interface_of_another_namespace_changes_it_there() {
     let (before, changed) =
         (of_host(), |lo: &str| lo.contains("mtu 1300") && lo.contains("qlen 77"));
     for unshare in [&["unshare", "--net"][..], &["unshare", "--net", "--user", "--map-root-user"]] {
-        let there = text(&mut supervised_here(&[unshare, &python].concat()));
+        let there = text(&mut supervisor(&[unshare, &python].concat()));
         assert!(changed(&there), "{there}");
         assert_eq!(of_host(), before, "{unshare:?}");
     }
-    assert!(changed(&text(&mut supervised_here(&python))));
+    assert!(changed(&text(&mut supervisor(&python))));
     assert!(changed(&of_host()), "the control: without a namespace of its own it is the host's");
 }
 
@@ -370,7 +387,7 @@ fn an_address_of_ipv6_is_set_on_no_interface_by_its_number() {
          try: fcntl.ioctl(s, 0x8916, at); print('done')\n\
          except OSError as error: print(errno.errorcode[error.errno])";
     let python = ["python3", "-c", script];
-    assert_eq!(text(&mut supervised_here(&python)), "ENOTSUP\n", "as Python calls EOPNOTSUPP");
+    assert_eq!(text(&mut supervisor(&python)), "ENOTSUP\n", "as Python calls EOPNOTSUPP");
     assert_eq!(text(Command::new("python3").args(&python[1..])), "done\n", "the control: a kernel");
 }
 

@@ -22,6 +22,10 @@ const TCP_ULP: i32 = 31;
 /// `SO_RCVTIMEO_NEW`, `SO_SNDTIMEO_NEW` of `asm-generic/socket.h`.
 const TIMEOUTS: [i32; 4] = [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO, 66, 67];
 
+const CONGESTION: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_CONGESTION);
+/// `TCP_CA_NAME_MAX` without the zero.
+const LONGEST_NAME: usize = 15;
+
 /// The program's end of a datagram socket keeps errors as it was asked to, so that `poll` shows them.
 const RECEIVE_ERRORS_4: (i32, i32) = (libc::IPPROTO_IP, libc::IP_RECVERR);
 const RECEIVE_ERRORS_6: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_RECVERR);
@@ -135,6 +139,9 @@ impl Supervisor<'_> {
         let mut value = vec![0; len.min(MAX_VALUE)];
         Memory(call.tid).read(call.args[3], &mut value)?;
         rights::for_option(call.tid, level, name, &value)?;
+        if (level, name) == CONGESTION && !rights::may_administer(call.tid) {
+            self.check_algorithm(key, &value)?;
+        }
         if rights::is_of_the_device(level, name) && self.has_device(key) {
             rights::for_another_device(call.tid)?;
         }
@@ -167,6 +174,27 @@ impl Supervisor<'_> {
         Ok(Answer::Value(0))
     }
 
+    /// What is no administrator's may have the algorithms of `tcp_allowed_congestion_control` and the one
+    /// that it has, and loads no other one into the kernel.
+    fn check_algorithm(&mut self, key: u64, value: &[u8]) -> Result<()> {
+        let asked = algorithm(value);
+        let mut is_among = |which: &str| {
+            let listed = self.stack.sysctl(&format!("net.ipv4.tcp_{which}_congestion_control"));
+            listed.split_whitespace().any(|name| name.as_bytes() == asked)
+        };
+        if asked.is_empty() || is_among("allowed") {
+            return Ok(());
+        }
+        if !is_among("available") {
+            return Err(Errno(libc::ENOENT));
+        }
+        let socket = self.sockets.get(&key).ok_or(Errno(libc::EBADF))?;
+        let mut current = [0; LONGEST_NAME + 1];
+        let (level, name) = CONGESTION;
+        self.stack.getsockopt(socket.id, level, name, &mut current)?;
+        if algorithm(&current) == asked { Ok(()) } else { Err(Errno(libc::EPERM)) }
+    }
+
     /// Of `SOL_SOCKET`, as the stack has it.
     fn int_option(&mut self, key: u64, name: i32) -> i32 {
         let Some(socket) = self.sockets.get(&key) else { return 0 };
@@ -178,6 +206,12 @@ impl Supervisor<'_> {
     fn has_device(&mut self, key: u64) -> bool {
         self.int_option(key, rights::SO_BINDTOIFINDEX) != 0
     }
+}
+
+/// The name ends with its first zero, or where the kernel stops reading.
+fn algorithm(value: &[u8]) -> &[u8] {
+    let read = &value[..value.len().min(LONGEST_NAME)];
+    read.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
 /// `struct linger`: on, for 0 seconds.
@@ -230,6 +264,14 @@ mod tests {
     #[test]
     fn timeouts_are_the_pair_s_because_reads_happen_there() {
         assert_eq!(server(libc::SOL_SOCKET, libc::SO_RCVTIMEO), Server::Pair);
+    }
+
+    #[test]
+    fn the_name_of_an_algorithm_is_read_as_the_kernel_reads_it() {
+        assert_eq!(algorithm(b"bbr"), b"bbr");
+        assert_eq!(algorithm(b"bbr\0junk"), b"bbr");
+        assert_eq!(algorithm(b"a_name_that_is_too_long"), b"a_name_that_is_");
+        assert_eq!(algorithm(b""), b"");
     }
 
     #[test]
