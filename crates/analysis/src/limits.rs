@@ -295,8 +295,14 @@ impl Judge {
         if to.is_timeout() && state.outstanding() > 0 {
             return Limit::Repair;
         }
-        if to.kind() == Kind::Send && !to.is_after() && !to.unseen {
-            return self.wait_without_ack(from, to);
+        if to.kind() == Kind::Send && !to.is_after() {
+            let before = from.settled();
+            if !to.unseen {
+                return self.wait_without_ack(from, to);
+            } else if before.unsent == 0 && state.outstanding() == 0 {
+                // What waits now was written since all had been acknowledged.
+                return nothing_unsent(&before);
+            }
         }
         if to.is_after() { self.of_state(&from.settled()) } else { self.of_state(state) }
     }

@@ -2,9 +2,9 @@
 
 mod sender;
 
-use sender::{MS, Sender, Setup, analysis, assert_says, one};
-use transom_analysis::Cause;
-use transom_event::{Body, Event};
+use sender::{MS, MSS, Program, Sender, Setup, analysis, assert_says, one};
+use transom_analysis::{Cause, Limit};
+use transom_event::{Body, Event, Kind};
 
 #[test]
 fn the_pacing_rate_that_the_program_set() {
@@ -65,4 +65,21 @@ fn a_rate_that_was_higher_for_a_while_is_the_programs_unless_the_algorithm_estim
     let rates = [(500_000, 1500), (125_000, 20_000)];
     assert_says(&one(&paced(&rates, "reno")), Cause::Pacing, &["at one rate, 1 Mbit/s"]);
     assert_ne!(one(&paced(&rates, "bbr")).verdict.cause, Cause::Pacing);
+}
+
+/// A program that writes a piece now and then, on a paced socket, and a recording that misses every other
+/// acknowledgement: when the next piece leaves, only that one waits.
+#[test]
+fn a_piece_that_was_just_written_waited_for_no_pacing_though_an_acknowledgement_is_missing() {
+    let program = Program::Chunks { bytes: u64::from(MSS), every_ns: 20 * MS };
+    let setup = Setup { program, rtt_ns: 5 * MS, pacing: Some(1_000_000), ..Setup::default() };
+    let mut events = Sender::new(setup).run();
+    let mut acks = 0;
+    events.retain(|event| {
+        acks += u32::from(event.kind == Kind::Ack);
+        event.kind != Kind::Ack || acks % 2 == 0
+    });
+    let limits = one(&events).limits;
+    assert!(limits.share(Limit::Pacing) < 0.01, "{:?}", limits.total_ns);
+    assert!(limits.share(Limit::Application) > 0.95, "{:?}", limits.total_ns);
 }
