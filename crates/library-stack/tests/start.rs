@@ -43,7 +43,7 @@ fn what_cannot_be_had_is_named() {
         let setting = format!("{key}=20000 30001").leak();
         refused(&bed, &and(&["--sysctl", setting]), &[key, why]);
     }
-    refused(&bed, &and(&["--cc", "no_such"]), &["--cc no_such"]);
+    refused(&bed, &and(&["--cc", "no_such"]), &["--cc no_such", "cubic", "steady"]);
     refused(&bed, &and(&["--path", "c0"]), &["c0 is a path already"]);
     refused(&bed, &[], &["no default route", "--path"]);
     bed.client.ip("link set c0 down");

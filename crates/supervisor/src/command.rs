@@ -164,11 +164,14 @@ pub fn check_stack(stack: &mut dyn Stack, options: &Options) -> Result<()> {
     stack.close(socket);
     let name = options.congestion.as_deref().unwrap_or_default();
     set.map_err(|errno| {
-        anyhow::anyhow!(
-            "--cc {name}: the stack does not give it ({errno}); with --stack host see \
-             `sysctl net.ipv4.tcp_available_congestion_control` and, without CAP_NET_ADMIN, \
-             net.ipv4.tcp_allowed_congestion_control"
-        )
+        let (which, it_has) = match errno.0 {
+            libc::EPERM => ("allowed", "without CAP_NET_ADMIN the stack gives"),
+            _ => ("available", "the stack has"),
+        };
+        let setting = format!("net.ipv4.tcp_{which}_congestion_control");
+        let names = stack.sysctl(&setting);
+        let names = names.split_whitespace().collect::<Vec<_>>().join(", ");
+        anyhow::anyhow!("--cc {name}: {errno}; {it_has} {names} ({setting})")
     })
 }
 
