@@ -6,8 +6,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget};
 
 use super::app::SORT_LETTERS;
+use super::numbers::{aligned, columns};
 use super::table;
 use super::theme::{Theme, Tone};
+
+/// Columns of the names, before what they mean.
+const NAMES: usize = 18;
 
 const KEYS: [(&str, &str); 9] = [
     ("Up Down j k", "move; PgUp PgDn Home End (g G) move further"),
@@ -43,15 +47,16 @@ const COLUMNS: [(&str, &str); 17] = [
 
 pub fn draw(scroll: u16, theme: Theme, area: Rect, to: &mut Buffer) {
     let [body, foot] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    let entry = |name: &str, text: &str| entry(name, text, body.width.into(), theme);
     let mut lines = vec![Line::styled("Keys", theme.style(Tone::Strong))];
-    lines.extend(KEYS.map(|(key, text)| entry(key, text, theme)));
+    lines.extend(KEYS.iter().flat_map(|(key, text)| entry(key, text)));
     let letters: Vec<String> =
         SORT_LETTERS.iter().map(|(key, column)| format!("{key} {}", column.name())).collect();
-    lines.push(entry("sort at once", &letters[..5].join(", "), theme));
-    lines.push(entry("", &letters[5..].join(", "), theme));
+    lines.extend(entry("sort at once", &letters[..5].join(", ")));
+    lines.extend(entry("", &letters[5..].join(", ")));
     lines.push(Line::default());
     lines.push(Line::styled("Columns", theme.style(Tone::Strong)));
-    lines.extend(COLUMNS.map(|(name, text)| entry(name, text, theme)));
+    lines.extend(COLUMNS.iter().flat_map(|(name, text)| entry(name, text)));
     let last = (lines.len() as u16).saturating_sub(body.height);
     Paragraph::new(lines).scroll((scroll.min(last), 0)).render(body, to);
     let scrolls = if last > 0 { theme.sign("↑↓", "j/k") } else { "" };
@@ -59,9 +64,22 @@ pub fn draw(scroll: u16, theme: Theme, area: Rect, to: &mut Buffer) {
     table::keys(&[("?", "back"), (scrolls, more), ("q", "quit")], theme).render(foot, to);
 }
 
-fn entry(name: &str, text: &str, theme: Theme) -> Line<'static> {
-    Line::from(vec![
-        Span::styled(format!("  {name:<16}"), theme.style(Tone::Accent)),
-        Span::raw(text.to_owned()),
-    ])
+/// A name and what it means, in as many lines of `width` columns as that takes.
+fn entry(name: &str, text: &str, width: usize, theme: Theme) -> Vec<Line<'static>> {
+    let mut parts = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        let last = parts.last_mut().expect("never empty");
+        if !last.is_empty() && NAMES + columns(last) + columns(word.trim_end()) > width {
+            parts.push(word.to_owned());
+        } else {
+            last.push_str(word);
+        }
+    }
+    let names = std::iter::once(name).chain(std::iter::repeat(""));
+    let line = |(name, part): (&str, String)| {
+        let name =
+            Span::styled(aligned(&format!("  {name}"), NAMES, false), theme.style(Tone::Accent));
+        Line::from(vec![name, Span::raw(part)])
+    };
+    names.zip(parts).map(line).collect()
 }

@@ -1,5 +1,7 @@
 //! Numbers and names in few characters.
 
+use ratatui::text::Span;
+
 /// Three significant digits with an SI suffix: `0`, `950`, `12.3k`, `4.56M`.
 pub fn si(value: f64) -> String {
     if !value.is_finite() || value < 0.0 {
@@ -55,26 +57,51 @@ pub fn printable(text: &str, ascii: bool) -> String {
     text.chars().map(|c| if c.is_control() || (ascii && !c.is_ascii()) { '?' } else { c }).collect()
 }
 
-/// At most `width` characters; the end gives way.
-pub fn fit(text: &str, width: usize, ascii: bool) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let kept = width.saturating_sub(1);
-    text.chars().take(kept).chain(ellipsis(ascii).chars().take(width)).collect()
+/// Columns of the screen that a text takes: characters of East Asian scripts take two, marks that
+/// are drawn over another none.
+pub fn columns(text: &str) -> usize {
+    Span::raw(text).width()
 }
 
-/// At most `width` characters of an address; the middle gives way, as the port tells the most.
+/// A text at the left or right end of `width` columns.
+pub fn aligned(text: &str, width: usize, right: bool) -> String {
+    let pad = " ".repeat(width.saturating_sub(columns(text)));
+    if right { pad + text } else { text.to_owned() + &pad }
+}
+
+/// At most `width` columns; the end gives way.
+pub fn fit(text: &str, width: usize, ascii: bool) -> String {
+    if columns(text) <= width {
+        return text.to_owned();
+    }
+    match width.checked_sub(1) {
+        Some(kept) => beginning(text, kept).to_owned() + ellipsis(ascii),
+        None => String::new(),
+    }
+}
+
+/// At most `width` columns of an address; the middle gives way, as the port tells the most.
 pub fn fit_address(text: &str, width: usize, ascii: bool) -> String {
-    let length = text.chars().count();
-    if length <= width || width < 8 {
+    if columns(text) <= width || width < 8 {
         return fit(text, width, ascii);
     }
     let tail = (width - 1) * 2 / 3;
-    let head = width - 1 - tail;
-    let start: String = text.chars().take(head).collect();
-    let end: String = text.chars().skip(length - tail).collect();
-    format!("{start}{}{end}", ellipsis(ascii))
+    let head = beginning(text, width - 1 - tail);
+    format!("{head}{}{}", ellipsis(ascii), end(text, tail))
+}
+
+/// As much of the beginning as fits into `width` columns.
+fn beginning(text: &str, width: usize) -> &str {
+    let ends = text.char_indices().map(|(at, c)| at + c.len_utf8());
+    let last = ends.take_while(|&end| columns(&text[..end]) <= width).last();
+    &text[..last.unwrap_or(0)]
+}
+
+/// As much of the end as fits into `width` columns.
+fn end(text: &str, width: usize) -> &str {
+    let starts = text.char_indices().rev().map(|(at, _)| at);
+    let first = starts.take_while(|&start| columns(&text[start..]) <= width).last();
+    &text[first.unwrap_or(text.len())..]
 }
 
 fn ellipsis(ascii: bool) -> &'static str {
@@ -115,6 +142,16 @@ mod tests {
         let short = fit_address(long, 21, false);
         assert_eq!(short.chars().count(), 21);
         assert!(short.ends_with(":7334]:443"), "{short}");
+    }
+
+    #[test]
+    fn a_name_of_wide_characters_takes_as_many_columns_as_it_is_given() {
+        assert_eq!(aligned("日本語", 8, false), "日本語  ");
+        assert_eq!(aligned("日本語", 8, true), "  日本語");
+        // The fourth would end in the eighth column, past the sign.
+        assert_eq!(fit("日本語日本", 7, false), "日本語…");
+        assert_eq!(fit("日本語日本", 6, false), "日本…");
+        assert_eq!(fit_address("日本語.example:443", 13, false), "日本…mple:443");
     }
 
     #[test]

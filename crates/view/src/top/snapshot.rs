@@ -1,7 +1,5 @@
 //! The table once, for pipes and scripts: as text, or as one JSON object.
 
-use std::fmt::Write;
-
 use serde_json::{Map, Value, json};
 use transom_event::text::{Context, value};
 use transom_event::{Action, CaState, Event, Kind, Place, State, TcpState};
@@ -11,6 +9,7 @@ use super::column::Column;
 use super::connection::Connection;
 use super::family::Family;
 use super::model::Model;
+use super::numbers::{self, aligned};
 use super::order::{Filter, Order};
 use super::theme::Theme;
 
@@ -25,16 +24,14 @@ pub fn table(model: &Model, order: Order, filter: &Filter, theme: Theme) -> Stri
             rows.push(columns.iter().map(cell).collect());
         }
     }
-    let width = |i: usize| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+    let width = |i: usize| rows.iter().map(|row| numbers::columns(&row[i])).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let mut out = String::new();
     for row in &rows {
         let mut line = String::new();
         for ((cell, column), width) in row.iter().zip(&columns).zip(&widths) {
-            let _ = match column.is_right_aligned() {
-                true => write!(line, "{cell:>width$} "),
-                false => write!(line, "{cell:<width$} "),
-            };
+            line.push_str(&aligned(cell, *width, column.is_right_aligned()));
+            line.push(' ');
         }
         out.push_str(line.trim_end());
         out.push('\n');

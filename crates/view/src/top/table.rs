@@ -10,7 +10,7 @@ use super::app::App;
 use super::column::{self, Column};
 use super::family::{Family, Row};
 use super::model::Model;
-use super::numbers::{fit, grouped, printable};
+use super::numbers::{self, aligned, fit, grouped, printable};
 use super::screen::Scene;
 use super::spark;
 use super::theme::{Theme, Tone};
@@ -106,11 +106,6 @@ pub fn header(app: &App, scene: Scene<'_>, shown: usize) -> Line<'static> {
     Line::from(spans)
 }
 
-fn aligned(text: &str, width: u16, right: bool) -> String {
-    let width = usize::from(width);
-    if right { format!("{text:>width$}") } else { format!("{text:<width$}") }
-}
-
 fn title_line(app: &App, columns: &[(Column, u16)], theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
     for &(column, width) in columns {
@@ -125,7 +120,7 @@ fn title_line(app: &App, columns: &[(Column, u16)], theme: Theme) -> Line<'stati
             _ => column.title(),
         };
         let title = fit(title, usize::from(width), theme.ascii);
-        let pad = usize::from(width).saturating_sub(title.chars().count());
+        let pad = usize::from(width).saturating_sub(numbers::columns(&title));
         let (before, after) = if column.is_right_aligned() { (pad, 1) } else { (0, pad + 1) };
         spans.push(Span::raw(" ".repeat(before)));
         spans.push(Span::styled(title, style));
@@ -152,7 +147,7 @@ fn row(
             _ => family.cell(row, column, now_ns, usize::from(width), theme),
         };
         spans.push(Span::styled(
-            aligned(&text, width, column.is_right_aligned()),
+            aligned(&text, width.into(), column.is_right_aligned()),
             theme.style(tone),
         ));
         spans.push(Span::raw(" "));

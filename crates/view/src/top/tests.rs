@@ -587,3 +587,4 @@ pub mod keys {
 
 mod kept;
 mod subflows;
+mod widths;
