@@ -174,6 +174,9 @@ impl<'a> Quiet<'a> {
 
     /// How long nothing has left, if nothing is outstanding where the window fell.
     fn length_ns(&self, fall: &Step) -> u64 {
+        if self.last.as_ref().is_some_and(|last| fall.follows_missing_events(last)) {
+            return 0;
+        }
         let outstanding = |state: &State| state.outstanding() > 0;
         let before = self.last.as_ref().is_some_and(|last| outstanding(&last.settled()));
         // The last ACK may be missing; what leaves now meets what it did.

@@ -235,12 +235,14 @@ pub(crate) fn brings_data(from: &Step, to: &Step, next: Option<&Step>) -> bool {
 }
 
 /// Whether events of the wait may be missing. Segments without an event are those of a connection whose
-/// numbers moved; any connection may miss what was lost otherwise.
+/// numbers moved; any connection may miss what was lost otherwise. A loss is told when the recorder
+/// looks, which may be after the wait: then the connection's own numbers say that it is this one.
 fn is_broken(from: &Step, to: &Step, lost: &[(u64, LossCause, u32)]) -> bool {
     let after = lost.partition_point(|&(time, ..)| time <= from.time_ns());
-    let meanwhile = lost[after..].iter().take_while(|&&(time, ..)| time <= to.time_ns());
+    let mut meanwhile = lost[after..].iter().take_while(|&&(time, ..)| time <= to.time_ns());
     let moved = to.unseen || to.follows_unseen_data(from);
-    meanwhile.into_iter().any(|(_, cause, _)| moved || !cause.counts_segments())
+    meanwhile.any(|(_, cause, _)| moved || !cause.counts_segments())
+        || after < lost.len() && to.follows_missing_events(from)
 }
 
 /// What has to be remembered from one interval to the next.

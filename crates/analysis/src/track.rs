@@ -82,9 +82,23 @@ impl Step<'_> {
 
     /// Whether data left between the step before and this one without an event.
     pub fn follows_unseen_data(&self, before: &Step) -> bool {
+        self.unseen_data(before) != 0
+    }
+
+    /// Whether so much left meanwhile that it was no burst of which few events are recorded: data
+    /// left all the time, and its events are missing.
+    pub fn follows_missing_events(&self, before: &Step) -> bool {
+        let cwnd = before.state().cwnd.max(self.state().cwnd);
+        let windows = 2 * u64::from(cwnd) * u64::from(self.state().mss);
+        // Numbers that went back are no data.
+        let unseen = self.unseen_data(before);
+        unseen <= u32::MAX / 2 && u64::from(unseen) > windows
+    }
+
+    fn unseen_data(&self, before: &Step) -> u32 {
         let is_own = self.is_after() && self.kind() == Kind::Send;
         let own = if is_own { fields::sent(self.point.aux).0 } else { 0 };
-        self.state().snd_nxt.wrapping_sub(own) != before.settled().snd_nxt
+        self.state().snd_nxt.wrapping_sub(own).wrapping_sub(before.settled().snd_nxt)
     }
 
     /// Congestion state after the event.

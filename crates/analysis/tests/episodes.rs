@@ -211,6 +211,40 @@ fn the_window_is_taken_back_after_silence() {
     assert!(idle_ns > 500 * MS && before > after, "{:?}", analysis.episodes);
 }
 
+/// A window that falls behind a gap in the recording, in which the program wrote on.
+#[test]
+fn data_that_left_without_its_events_is_no_silence() {
+    let program = Program::Chunks { bytes: 10_000, every_ns: 100 * MS };
+    let fall = |time: u64, state: &mut transom_event::State| {
+        state.cwnd = if time < 1000 * MS { 20 } else { 15 };
+    };
+    let restarts = |events: &[Event]| {
+        let analysis = analysis_of(events);
+        let is_restart = |kind: &&EpisodeKind| matches!(kind, EpisodeKind::IdleRestart { .. });
+        kinds(&analysis).into_iter().filter(is_restart).count()
+    };
+    let mut events = with_algorithm(changed(Setup { program, ..Setup::default() }, fall), b"bbr\0");
+    events.retain(|event| !(400 * MS..1395 * MS).contains(&event.time_ns));
+    assert_eq!(restarts(&events), 0);
+    // Of a program that did not write meanwhile, it is one.
+    let mut went_back = 0;
+    for event in &mut events {
+        let Body::State(state) = &mut event.body else { continue };
+        if event.time_ns < 400 * MS {
+            went_back = state.snd_nxt;
+        }
+    }
+    let after = events.iter().find(|event| event.time_ns >= 1395 * MS).unwrap();
+    let Body::State(first) = after.body else { panic!("no state: {after:?}") };
+    let missing = first.snd_nxt.wrapping_sub(went_back);
+    for event in events.iter_mut().filter(|event| event.time_ns >= 1395 * MS) {
+        let Body::State(state) = &mut event.body else { continue };
+        state.snd_nxt = state.snd_nxt.wrapping_sub(missing);
+        state.snd_una = state.snd_una.wrapping_sub(missing);
+    }
+    assert_eq!(restarts(&events), 1);
+}
+
 #[test]
 fn a_window_that_is_not_used_is_taken_back_bit_by_bit() {
     let program = Program::Chunks { bytes: 3000, every_ns: 20 * MS };

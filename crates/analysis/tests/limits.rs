@@ -186,6 +186,21 @@ fn a_loss_that_is_told_late_still_explains_the_wait() {
     assert!(limits.time_ns(Limit::Unknown) >= 400 * MS, "{:?}", limits.total_ns);
 }
 
+/// A recorder that was held up tells its losses when it goes on, after events that waited for it.
+#[test]
+fn a_loss_that_is_told_after_the_gap_explains_no_wait_in_which_data_left() {
+    let mut events = sender::Sender::new(Setup::default()).run();
+    let lost = [(1900 * MS, LossCause::Ring, 9)];
+    let whole = Recording::from_iter(&events);
+    assert_eq!(Limits::of(only(&whole), &lost).time_ns(Limit::Unknown), 0, "nothing is missing");
+    events.retain(|event| !(500 * MS..1500 * MS).contains(&event.time_ns));
+    let gap = Recording::from_iter(&events);
+    let limits = Limits::of(only(&gap), &lost);
+    assert!(limits.time_ns(Limit::Unknown) >= 900 * MS, "{:?}", limits.total_ns);
+    let told_of_nothing = Limits::of(only(&gap), &[]);
+    assert_eq!(told_of_nothing.time_ns(Limit::Unknown), 0, "{:?}", told_of_nothing.total_ns);
+}
+
 #[test]
 fn one_ack_in_ten_still_names_the_same_limit() {
     use transom_event::Kind;
