@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
-use transom_event::{Endpoints, Prefix, Token};
+use transom_event::{Endpoints, Prefix, Token, kept_name};
 
 /// What a connection can be named by.
 #[derive(Clone, Copy, Debug)]
@@ -192,7 +192,8 @@ impl Selector {
                 .is_some_and(|ends| local.matches(ends.local) && remote.matches(ends.remote)),
             (Selector::Word(word), 0) => {
                 let name = identity.program.to_lowercase();
-                name.contains(&word.to_lowercase()) || is_token(identity, word)
+                let kept = kept_name(word).to_lowercase();
+                name.contains(&kept) || is_token(identity, word)
             }
             _ => false,
         }

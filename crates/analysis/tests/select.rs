@@ -53,6 +53,13 @@ fn by_program() {
 }
 
 #[test]
+fn by_a_name_longer_than_what_the_kernel_keeps_of_it() {
+    let resolver = [named(1, 4244, "systemd-resolve", "192.0.2.1:4002", "192.0.2.2:53")];
+    let selector: Selector = "systemd-resolved".parse().unwrap();
+    assert_eq!(selector.of(&resolver).len(), 1);
+}
+
+#[test]
 fn a_number_is_a_cookie_else_a_token_else_a_port_else_a_process() {
     assert_eq!(cookies("7"), [7]);
     assert_eq!(cookies("#7"), [7]);

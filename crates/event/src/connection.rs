@@ -49,6 +49,15 @@ pub fn plain_name(bytes: &[u8; 16]) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// A program's name as the kernel keeps it: 15 bytes of it (`TASK_COMM_LEN`), which may end within a
+/// character.
+pub fn kept_name(name: &str) -> String {
+    let mut kept = [0; 16];
+    let length = name.len().min(15);
+    kept[..length].copy_from_slice(&name.as_bytes()[..length]);
+    plain_name(&kept)
+}
+
 impl Open {
     pub fn endpoints(&self) -> Endpoints {
         Endpoints {

@@ -17,7 +17,7 @@ pub mod text;
 
 pub use action::Action;
 pub use called::Names;
-pub use connection::{Directory, Endpoints, Token, plain_name};
+pub use connection::{Directory, Endpoints, Token, kept_name, plain_name};
 pub use connections::Connections;
 pub use losses::Losses;
 pub use names::{

@@ -44,7 +44,7 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
         match word {
             "last" => question.from = Time(now.0 - micros(last(value()?)?)),
             "port" => wanted.port = Some(port(value()?)?),
-            "program" => wanted.program = Some(value()?.into()),
+            "program" => wanted.program = Some(transom_event::kept_name(value()?)),
             "unit" => wanted.unit = Some(value()?.into()),
             "pod" => wanted.pod = Some(pod(value()?)?),
             "container" => wanted.container = Some(container(value()?).into()),
@@ -305,6 +305,14 @@ mod tests {
         assert_eq!(asked("2026-11-22..2026-11-23T00:00").to, day.to);
         let today = asked("2026-11-23");
         assert_eq!((minutes_ago(today.from), today.to), (14 * 60 + 10, NOW));
+    }
+
+    #[test]
+    fn a_program_is_found_by_what_the_kernel_keeps_of_its_name() {
+        let program = |name: &str| asked(&format!("program {name}")).wanted.program.unwrap();
+        assert_eq!(program("systemd-resolved"), "systemd-resolve");
+        assert_eq!(program("systemd-resolve"), "systemd-resolve");
+        assert_eq!(program("a-name-with-umä"), "a-name-with-um\u{fffd}");
     }
 
     #[test]
