@@ -355,8 +355,16 @@ fn status(args: &Status) -> Result<()> {
             say!("{}", line(change))?;
         }
     }
-    if changes.is_empty() && !args.json {
-        say_what_waits(&scope)?;
+    if !args.json {
+        // Where there is no `ip`, none were made.
+        let routes = routes::installed(&scope).unwrap_or_default();
+        if changes.is_empty() {
+            say_what_waits(&scope, &routes)?;
+        }
+        if !routes.is_empty() {
+            say!("new connections get what these routes say (`--backend route`):")?;
+            routes.iter().try_for_each(|route| say!("  {route}"))?;
+        }
     }
     if hand::lacks_guard(&scope)? {
         note!("transom: no process guards `steady` here: repeat `transom tune set`");
@@ -365,7 +373,7 @@ fn status(args: &Status) -> Result<()> {
 }
 
 /// What is in force though no connection has it.
-fn say_what_waits(scope: &Scope) -> Result<()> {
+fn say_what_waits(scope: &Scope, routes: &[String]) -> Result<()> {
     let rules = hand::in_force(scope)?;
     if !rules.is_empty() {
         say!("no connection is tuned; new ones that match get what was set:")?;
@@ -374,7 +382,8 @@ fn say_what_waits(scope: &Scope) -> Result<()> {
     }
     match scope.holder()? {
         Some(process) => say!("no connection is tuned; process {process} tunes those that match")?,
-        None => say!("nothing is tuned")?,
+        None if routes.is_empty() => say!("nothing is tuned")?,
+        None => {}
     }
     Ok(())
 }
@@ -401,5 +410,13 @@ fn clear(place: &Where) -> Result<()> {
         let _alone = routes::alone(&scope)?;
         return routes::clear(&scope);
     }
-    hand::clear(scope, |left| note!("transom: {left}"))
+    let restored = hand::clear(scope.clone(), |left| note!("transom: {left}"));
+    // Where there is no `ip`, none were made.
+    if routes::installed(&scope).is_ok_and(|routes| !routes.is_empty()) {
+        match routes::alone(&scope) {
+            Ok(_alone) => routes::clear(&scope)?,
+            Err(held) => note!("transom: the routes stay: {held:#}"),
+        }
+    }
+    restored
 }

@@ -176,6 +176,20 @@ fn two_processes_do_not_change_the_routes_of_one_namespace() {
 }
 
 #[test]
+fn status_and_clear_know_the_routes_without_being_told_of_them() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    let place = ["--netns", host.host.name()];
+    host.set(&["--remote", "198.51.100.0/24"]);
+    let status = tuned(&[&["status"], &place[..]].concat());
+    let shows = |what: &str| status.contains(what);
+    assert!(shows("198.51.100.0/24") && shows("initcwnd 20") && !shows("nothing"), "{status}");
+    tuned(&[&["clear"], &place[..]].concat());
+    assert_eq!(host.ours(), "");
+    assert_eq!(tuned(&[&["status"], &place[..]].concat()).trim(), "nothing is tuned");
+}
+
+#[test]
 fn without_root_the_remedy_is_told_and_nothing_is_done() {
     needs_probes!();
     let host = Host::with_routes(&TWO_DEFAULTS);
