@@ -2,7 +2,6 @@
 //! beside others to the same place. Pure: rows in, answer out.
 
 use std::collections::HashMap;
-use std::ops::RangeInclusive;
 
 use crate::column::Time;
 use crate::missing;
@@ -193,13 +192,12 @@ impl Recorded {
 /// `rows` may be of any time; of a connection with several rows in the time, the last one counts,
 /// with what its counters rose by since the last one before the time.
 pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow: usize) -> Answer {
-    let hour_before = Time(question.from.0 - HOUR_US);
     let ends = Ends::of(rows);
-    let of = |from: Time, to: Time| in_time(rows, from..=to, &ends);
+    let last = Last::of(question, rows, &ends);
     let wanted = |of: &Counted<'_>| question.wanted.matches(of.row);
-    let mut asked = of(question.from, question.to);
-    let both = of(hour_before, question.to);
-    let mut earlier = of(hour_before, Time(question.from.0 - 1));
+    let mut asked = counted(&last, |last| (last.asked, last.hour.or(last.earlier)));
+    let both = counted(&last, |last| (last.asked.or(last.hour), last.earlier));
+    let mut earlier = counted(&last, |last| (last.hour, last.earlier));
     asked.retain(wanted);
     earlier.retain(wanted);
     let mut by_time: Vec<&Connection> =
@@ -232,28 +230,47 @@ pub fn answer(question: &Question, rows: &[Connection], agent: &[AgentRow], slow
     }
 }
 
-/// Of each connection the last row in the time, and the last one before it.
-fn in_time<'a>(
-    rows: &'a [Connection],
-    time: RangeInclusive<Time>,
-    ends: &Ends,
-) -> Vec<Counted<'a>> {
-    // Of two in one microsecond the one of the end is the last.
-    let order = |row: &Connection| (row.time, row.kind != RowKind::Interim);
-    let mut found: HashMap<Key<'_>, (Option<&Connection>, Option<&Connection>)> = HashMap::new();
-    for row in rows.iter().filter(|row| row.time <= *time.end()) {
-        let (before, last) = found.entry(ends.key(row)).or_default();
-        let known = if row.time < *time.start() { before } else { last };
-        if known.is_none_or(|known| order(known) < order(row)) {
-            *known = Some(row);
+/// The last rows of one connection: before the hour before, in it, and in the time asked for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last<'a> {
+    earlier: Option<&'a Connection>,
+    hour: Option<&'a Connection>,
+    asked: Option<&'a Connection>,
+}
+
+impl<'a> Last<'a> {
+    fn of(question: &Question, rows: &'a [Connection], ends: &Ends) -> Vec<Last<'a>> {
+        let hour_before = Time(question.from.0 - HOUR_US);
+        // Of two in one microsecond the one of the end is the last.
+        let order = |row: &Connection| (row.time, row.kind != RowKind::Interim);
+        let mut found: HashMap<Key<'_>, Last<'a>> = HashMap::new();
+        for row in rows.iter().filter(|row| row.time <= question.to) {
+            let of = found.entry(ends.key(row)).or_default();
+            let last = match row.time {
+                time if time < hour_before => &mut of.earlier,
+                time if time < question.from => &mut of.hour,
+                _ => &mut of.asked,
+            };
+            if last.is_none_or(|last| order(last) < order(row)) {
+                *last = Some(row);
+            }
         }
+        found.into_values().collect()
     }
-    let counted = |(before, row): (Option<&'a Connection>, Option<&'a Connection>)| {
+}
+
+/// Of each connection a row, and the one before the time that it counts for.
+fn counted<'a>(
+    last: &[Last<'a>],
+    of: fn(&Last<'a>) -> (Option<&'a Connection>, Option<&'a Connection>),
+) -> Vec<Counted<'a>> {
+    let with_row = |last| {
+        let (row, before) = of(last);
         Some(Counted { row: row?, before })
     };
-    let mut found: Vec<Counted<'a>> = found.into_values().filter_map(counted).collect();
-    found.sort_by_key(|of| (of.row.time, of.row.cookie));
-    found
+    let mut counted: Vec<Counted<'a>> = last.iter().filter_map(with_row).collect();
+    counted.sort_by_key(|of| (of.row.time, of.row.cookie));
+    counted
 }
 
 #[cfg(test)]
