@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
+use transom_output::in_plain_words;
 
 use crate::addresses::Addresses;
 use crate::level2::Recording;
@@ -61,22 +62,20 @@ fn metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::
     metrics_address(&text).map(Some).map_err(D::Error::custom)
 }
 
-/// Whoever writes the file need not know how numbers are called in Rust.
-fn in_plain_words(said: &str) -> String {
-    const WORDS: [(&str, &str); 9] = [
+/// What the file is to have there, where the parser's word for it says too little.
+fn with_what_is_wanted(said: &str) -> String {
+    const WORDS: [(&str, &str); 7] = [
         ("expected u8", "expected a whole number of 0 or more"),
         ("expected u16", "expected a whole number from 1 to 65535"),
         ("expected u32", "expected a whole number of 0 or more"),
-        ("expected u64", "expected a whole number of 0 or more"),
-        ("expected f64", "expected a number"),
         ("expected struct Recording", "expected a table: [recording]"),
         ("expected a sequence", "expected entries: [[recording.watch]]"),
         ("missing field `until`", "an entry needs its end, as until = 2026-11-24T12:00:00Z"),
         ("expected a TOML datetime", "expected a time with its zone, as 2026-11-24T12:00:00Z"),
     ];
     let found = WORDS.iter().find(|(word, _)| said.trim_end().ends_with(word));
-    let said = said.replace("unknown variant", "unknown value").replace(" as i128", "");
-    found.map_or(said.clone(), |(word, plain)| said.replace(word, plain))
+    let said = said.replace("unknown variant", "unknown value");
+    in_plain_words(&found.map_or(said.clone(), |(word, plain)| said.replace(word, plain)))
 }
 
 /// Where rows come from.
@@ -125,7 +124,7 @@ impl Config {
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
         let config = toml::from_str::<Config>(&text)
-            .map_err(|error| anyhow!(in_plain_words(&error.to_string())))
+            .map_err(|error| anyhow!(with_what_is_wanted(&error.to_string())))
             .with_context(|| path.display().to_string())?;
         config.check().with_context(|| path.display().to_string())?;
         Ok(config)
@@ -218,14 +217,14 @@ mod tests {
     #[test]
     fn what_is_expected_is_said_without_the_names_of_types() {
         for (text, expected) in [
-            ("level = 'two'", "expected a whole number"),
-            ("spool_mib = -1", "integer `-1`, expected a whole number of 0 or more"),
-            ("spool_mib = 99999999999999999999", "integer `99999999999999999999`, expected"),
-            ("cpu = 'little'", "expected a number"),
-            ("recording = 3", "expected a table: [recording]"),
-            ("[recording]\nwatch = 3", "expected entries: [[recording.watch]]"),
+            ("level = 'two'", "cannot be the text \"two\": give a whole number of 0 or more"),
+            ("spool_mib = -1", "cannot be -1: give a whole number that is not negative"),
+            ("spool_mib = 99999999999999999999", "cannot be 99999999999999999999: give"),
+            ("cpu = 'little'", "cannot be the text \"little\": give a number"),
+            ("recording = 3", "cannot be 3: give a table: [recording]"),
+            ("[recording]\nwatch = 3", "cannot be 3: give entries: [[recording.watch]]"),
             ("[[recording.watch]]\nport = 'https'", "from 1 to 65535"),
-            ("[[recording.watch]]\nuntil = 'tomorrow'", "as 2026-11-24T12:00:00Z"),
+            ("[[recording.watch]]\nuntil = 'tomorrow'", "give a time with its zone, as 2026-11-24"),
             ("[[recording.watch]]\nport = 443", "needs its end, as until = 2026-11-24T12:00:00Z"),
             ("addresses = 'none'", "unknown value `none`, expected `prefix` or `full`"),
         ] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
+use transom_output::in_plain_words;
 
 use super::draft::Draft;
 use super::syntax::microseconds;
@@ -291,7 +292,7 @@ impl Policy {
         let file: File = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let line = text[..at.min(text.len())].matches('\n').count() + 1;
-            let what = error.message().replace('\n', "; ");
+            let what = in_plain_words(error.message()).replace('\n', "; ");
             vec![Problem { line, what, remedy: "see docs/policy.md".into() }]
         })?;
         let mut check = Check { text, algorithms, problems: Vec::new() };

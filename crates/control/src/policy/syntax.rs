@@ -15,6 +15,7 @@ pub fn microseconds(text: &str) -> Result<u32, String> {
         "ms" => 1e3,
         "s" => 1e6,
         "" => return Err(format!("'{text}' has no unit: write us, ms or s, such as 32ms")),
+        _ if number.is_empty() => return Err(format!("'{text}' is no time such as 500us or 32ms")),
         _ => return Err(format!("'{unit}' is no unit of time: write us, ms or s")),
     };
     match number.trim().parse::<f64>() {
@@ -63,6 +64,7 @@ mod tests {
         for wrong in ["32", "32 parsecs", "-1ms", "9999999s", "ms"] {
             assert!(microseconds(wrong).is_err(), "{wrong}");
         }
+        assert!(microseconds("ten").is_err_and(|said| said.starts_with("'ten' is no time")));
     }
 
     #[test]

@@ -119,6 +119,8 @@ fn a_value_of_the_wrong_type_is_explained_in_words_of_the_file() {
     );
     refused("[[rule]]\nmatch = { program = 5 }\naction = { cap = 9 }", 2, "expected a text");
     refused("[[rule]]\nmatch = { terminals = [] }\naction = { cap = 9 }", 2, "expected a number");
+    let cap = "cannot be the text \"9\": give a whole number";
+    refused("[[rule]]\naction = { cap = \"9\" }", 2, cap);
     for text in ["match = { port = \"x\" }", "match = { remote = 1 }", "match = { terminals = {} }"]
     {
         let problems = parse(&format!("[[rule]]\n{text}\naction = {{ cap = 9 }}")).unwrap_err();
