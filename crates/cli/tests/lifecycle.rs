@@ -13,7 +13,7 @@ use rustix::net::{self, sockopt};
 use transom_analysis::{Analysis, analyse};
 use transom_event::{Kind, Origin, TcpState, fields};
 use transom_testbed::{
-    Namespace, Path, Puppet, Recording, Trace, fresh_port, hides_process_one, needs_probes,
+    Namespace, Path, Puppet, Recording, Trace, fresh_port, hides_process_one, needs, needs_probes,
     own_comm, pair, pair_at, send_and_wait, transom, wait_for,
 };
 
@@ -372,7 +372,7 @@ fn ten_thousand_connections_as_fast_as_possible_have_one_open_and_one_close_each
 /// The kernel makes two sockets of it and throws one away.
 #[test]
 fn a_handshake_whose_end_two_cpus_receive_at_once_is_one_connection() {
-    needs_probes!();
+    needs!("root", "bpf", "two-cpus");
     let mut puppet = Puppet::new();
     let listener = puppet.host.inside(|| TcpListener::bind("10.78.0.1:0")).unwrap();
     let port = listener.local_addr().unwrap().port();

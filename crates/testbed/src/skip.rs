@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Leaves the test where the machine lacks one of these: `root`, `mptcp`, `linux-6.6` (that
-/// version or a later one), `bpf` (a kernel that takes the probes), `journal` (and its iterator), `accecn`, `netem`, `chromium`, or any program by
-/// its name.
+/// version or a later one), `bpf` (a kernel that takes the probes), `journal` (and its iterator), `accecn`, `netem`, `two-cpus`,
+/// `chromium`, or any program by its name.
 #[macro_export]
 macro_rules! needs {
     ($($what:expr),+ $(,)?) => {
@@ -108,6 +108,8 @@ fn lack(what: &str) -> Option<String> {
             let works = tried.is_ok_and(|output| output.status.success());
             (!works).then(|| "this kernel has no netem".into())
         }
+        "two-cpus" => (rustix::thread::sched_getaffinity(None).is_ok_and(|cpus| cpus.count() < 2))
+            .then(|| "one CPU is all that this process may use".into()),
         "chromium" => chromium().is_none().then(|| "no Chromium or Chrome in PATH".into()),
         _ => match what.strip_prefix("linux-") {
             Some(least) => {

@@ -176,7 +176,7 @@ fn after_a_lost_syn(
 /// The kernel makes two sockets of it then and throws one away, as its count of passive opens shows.
 #[test]
 fn a_handshake_whose_end_two_cpus_receive_at_once_is_one_connection_and_none_that_failed() {
-    needs_root!();
+    needs!("root", "two-cpus");
     let (spool, mut puppet) = (Spool::new(), Puppet::new());
     let agent = Agent::start(&spool.path, "");
     let listener = puppet.host.inside(|| TcpListener::bind("10.78.0.1:0")).unwrap();
