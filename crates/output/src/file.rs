@@ -173,6 +173,9 @@ impl Sink {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        if !directory.is_dir() {
+            bail!("cannot write {name}: there is no folder {}", directory.display());
+        }
         let prefix = prefix(&path);
         let is_unfinished = |name: &[u8]| {
             name.strip_prefix(prefix.as_bytes()).is_some_and(|random| random.len() == RANDOM)

@@ -30,6 +30,15 @@ fn a_file_appears_when_it_is_whole() {
 }
 
 #[test]
+fn a_folder_that_is_missing_is_named_and_not_the_file_that_would_be_made_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let said = write(&missing.join("out"), &[], Replace::Never, "text").unwrap_err();
+    let ending = format!("out: there is no folder {}", missing.display());
+    assert!(said.starts_with("cannot write ") && said.ends_with(&ending), "{said}");
+}
+
+#[test]
 fn an_output_that_is_given_up_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut output = Output::open(&folder.path().join("out"), &[], Replace::Never).unwrap();
