@@ -193,10 +193,13 @@ fn apply(args: &Apply) -> Result<()> {
         return apply_routes(&policy, &scope, args);
     }
     if args.dry_run {
-        let changes = engine::rehearse(&policy, scope, args.terminals)?;
+        let changes = engine::rehearse(&policy, scope.clone(), args.terminals)?;
         let connections = count(changes.len() as u64, "connection", "connections");
         say!("{connections} would be changed now:")?;
         changes.iter().try_for_each(|change| say!("{}", line(change)))?;
+        if !hand::in_force(&scope)?.is_empty() {
+            note!("transom: `transom tune set` is in force here: `transom tune clear` first");
+        }
         return Ok(());
     }
     let signals = Signals::catch()?;

@@ -161,6 +161,12 @@ fn a_rehearsal_tells_and_changes_nothing() {
     assert!(told.starts_with("1 connection would be changed now:\n"), "{told}");
     assert!(told.contains("steady, target 30, cap 55"), "{told}");
     assert_eq!(algorithm_of(&running), "reno");
+    // What `apply` would be refused for is told, too.
+    let rehearsal = ["apply", "--dry-run", "--netns", path.left.name(), name];
+    let notes = || String::from_utf8_lossy(&tune(&rehearsal).stderr).into_owned();
+    assert_eq!(notes(), "");
+    let _setting = Setting::of(path.left.name(), &["--port", "1", "--cap", "20"]);
+    assert!(notes().contains("`transom tune clear` first"), "{}", notes());
 }
 
 #[test]
