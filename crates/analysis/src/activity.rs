@@ -3,11 +3,17 @@
 
 use std::ops::Range;
 
+use transom_event::Kind;
+
 use crate::Limit;
 use crate::delivery::last_delivery;
 use crate::evidence::Evidence;
 use crate::limits::burst_ns;
 use crate::track::Step;
+use crate::units::time;
+
+/// Share of the time without data, before the first and after the last, from which either is told.
+const NAMED_SHARE: f64 = 0.1;
 
 /// Where the time lies in which the program had nothing to send, ns.
 pub(crate) struct Activity {
@@ -48,14 +54,52 @@ impl Activity {
     }
 }
 
+impl Activity {
+    /// Before the first data and after the last.
+    pub fn idle_ns(&self) -> u64 {
+        self.before_ns + self.after_ns
+    }
+
+    /// `300 ms before its first data and 2.00 s after its last had arrived`
+    pub fn silences(&self) -> String {
+        let least_ns = NAMED_SHARE * self.idle_ns() as f64;
+        let both = [
+            (self.before_ns, "before its first data"),
+            (self.after_ns, "after its last had arrived"),
+        ];
+        let told = both.into_iter().filter(|(ns, _)| *ns as f64 >= least_ns);
+        let told: Vec<String> = told.map(|(ns, when)| format!("{} {when}", time(ns))).collect();
+        told.join(" and ")
+    }
+}
+
 fn active(steps: &[Step]) -> Range<u64> {
-    let has_data = |step: &Step| step.sent > 0 || step.received > 0;
-    let Some(first) = steps.iter().find(|step| has_data(step)) else { return 0..0 };
-    let came = steps.windows(2).rfind(|pair| pair[1].received > pair[0].received);
-    let came_ns = came.map_or(0, |pair| pair[1].time_ns());
-    let arrived_ns = last_delivery(steps).map_or(0, |delivery| delivery.end);
-    let start_ns = first.time_ns();
+    let (sent, came) = (sent_ns(steps), arrivals(steps).next());
+    let Some(start_ns) = sent.into_iter().chain(came).min() else { return 0..0 };
+    let came_ns = arrivals(steps).next_back().unwrap_or(start_ns);
+    let arrived_ns = last_delivery(steps).map_or(start_ns, |delivery| delivery.end);
     start_ns..came_ns.max(arrived_ns).max(start_ns)
+}
+
+/// Whether the first data was of this side.
+pub(crate) fn asks(steps: &[Step]) -> bool {
+    sent_ns(steps).is_some_and(|sent| arrivals(steps).next().is_none_or(|came| sent < came))
+}
+
+fn sent_ns(steps: &[Step]) -> Option<u64> {
+    steps.iter().find(|step| step.sent > 0).map(Step::time_ns)
+}
+
+/// When data of the other side came. A segment that meets the state before shows in the next event what
+/// it brought.
+fn arrivals(steps: &[Step]) -> impl DoubleEndedIterator<Item = u64> {
+    let early = steps.first().filter(|step| step.received > 0).map(Step::time_ns);
+    let came = steps.windows(2).filter(|pair| pair[1].received > pair[0].received);
+    let came = came.map(|pair| match pair[0].kind() == Kind::Ack && !pair[0].is_after() {
+        true => pair[0].time_ns(),
+        false => pair[1].time_ns(),
+    });
+    early.into_iter().chain(came)
 }
 
 /// What the program wrote, and how long it had written nothing before: ns, bytes. Writes of one burst

@@ -24,8 +24,6 @@ pub const HANDSHAKE_SHARE: f64 = 0.5;
 /// Share of the paced time from which a second rate of the program is told, and so many at most.
 const SECOND_RATE_SHARE: f64 = 0.1;
 const MOST_RATES: usize = 3;
-/// Share of the time without data, before the first and after the last, from which either is told.
-const NAMED_IDLE_SHARE: f64 = 0.1;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
@@ -418,17 +416,9 @@ fn in_turn(dialogue: &Dialogue, percent: &str, share: f64, goodput: &str) -> Fin
 fn in_its_own_time(evidence: &Evidence, share: f64) -> Finding {
     let (summary, activity) = (evidence.summary, Activity::of(evidence));
     let (percent, goodput) = (units::percent(share), rate(summary.goodput_up));
-    let idle_ns = activity.before_ns + activity.after_ns;
     let pieces = pieces(evidence.steps);
-    if idle_ns > activity.between_ns {
-        let times = [
-            (activity.before_ns, "before its first data"),
-            (activity.after_ns, "after its last had arrived"),
-        ];
-        let least_ns = NAMED_IDLE_SHARE * idle_ns as f64;
-        let times = times.into_iter().filter(|(ns, _)| *ns as f64 >= least_ns);
-        let times: Vec<String> = times.map(|(ns, when)| format!("{} {when}", time(ns))).collect();
-        let times = times.join(" and ");
+    if activity.idle_ns() > activity.between_ns {
+        let times = activity.silences();
         let bytes = units::bytes(summary.acked + summary.received);
         let took = time(activity.length_ns);
         let rtt_ns = summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000);

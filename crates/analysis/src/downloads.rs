@@ -2,6 +2,7 @@
 
 use transom_event::{Kind, State};
 
+use crate::activity::{self, Activity};
 use crate::dialogue::{Dialogue, thoughts};
 use crate::evidence::Evidence;
 use crate::finding::Finding;
@@ -73,7 +74,7 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         };
         return Finding::new(Cause::OwnWindow, receiving, finding, Some(remedy));
     }
-    if let Some(finding) = asked_late(evidence) {
+    if let Some(finding) = asked_late(evidence).or_else(|| mostly_silent(evidence)) {
         return finding;
     }
     let window = match summary.max_rcv_wnd {
@@ -91,6 +92,26 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
     finding.findings.extend(in_turn(evidence));
     finding.findings.extend(maybe_own_window(evidence));
     finding
+}
+
+/// Where the connection was open for longer before and after its data than these took. Who asks lets the
+/// other side wait until then.
+fn mostly_silent(evidence: &Evidence) -> Option<Finding> {
+    let (summary, activity) = (evidence.summary, Activity::of(evidence));
+    let share = activity.idle_ns() as f64 / summary.duration_ns.max(1) as f64;
+    (share > THOUGHT_SHARE).then(|| {
+        let cause =
+            if activity::asks(evidence.steps) { Cause::Application } else { Cause::OtherSide };
+        let finding = format!(
+            "A download of {} that took {} ({}), and the program here kept up; for {} of the time nothing was on its way, {}.",
+            bytes(summary.received),
+            time(activity.length_ns),
+            rate(summary.received as f64 * 8e9 / activity.length_ns.max(1) as f64),
+            percent(share),
+            activity.silences(),
+        );
+        Finding::new(cause, share, finding, None)
+    })
 }
 
 /// Where answers follow requests: whether the time went by before they began to come, or while they came.

@@ -459,6 +459,48 @@ fn the_time_before_a_download_is_that_of_the_side_which_asks_for_it() {
     }
 }
 
+/// A download that is asked for once, or comes without, on a connection that is open for longer.
+fn one_download(after: bool, is_asked: bool, before: u64, behind: u64) -> Analysis {
+    let mut client = Dialogue::new(after);
+    client.state.tcp_state = TcpState::SynSent as u8;
+    let opened = [TcpState::SynSent as u32, TcpState::Established as u32];
+    client.event(Kind::State, opened, 0);
+    client.state.tcp_state = TcpState::Established as u8;
+    client.waits(before);
+    if is_asked {
+        client.sends(SMALL);
+        client.waits(RTT);
+    }
+    for _ in 0..10 {
+        client.arrives(2 * MSS);
+        client.waits(RTT);
+    }
+    client.waits(behind);
+    // The FIN of the other side waits for its reader, and is no data.
+    client.state.recv_queue += 832;
+    let closed = [TcpState::Established as u32, TcpState::CloseWait as u32];
+    client.event(Kind::State, closed, 0);
+    client.analysis()
+}
+
+#[test]
+fn a_download_is_not_judged_by_the_time_before_and_after_it() {
+    for after in [false, true] {
+        for (is_asked, cause) in [(true, Cause::Application), (false, Cause::OtherSide)] {
+            let verdict = one_download(after, is_asked, 3000 * MS, 9000 * MS).verdict;
+            let text = verdict.text();
+            assert_eq!(verdict.cause, cause, "{after}: {text}");
+            assert!(text.contains("3.00 s before its first data and 9."), "{after}: {text}");
+            let took = if is_asked { "that took 200 ms" } else { "that took 180 ms" };
+            assert!(text.contains(took), "{text}");
+            assert_eq!(verdict.remedy, None, "{text}");
+            // One that takes most of the time.
+            let text = one_download(after, is_asked, 50 * MS, 50 * MS).verdict.text();
+            assert!(text.contains("Record there") && !text.contains("before its first"), "{text}");
+        }
+    }
+}
+
 #[test]
 fn a_connection_that_is_watched_is_judged_as_its_recording() {
     let dialogues = [slow_server(LONG, false), slow_server(LONG, true)];
