@@ -18,7 +18,7 @@ use transom_trace::{Meta, Recorded, Recorder, Reserved};
 
 use crate::recorded::print_summary;
 use transom_output::{Companion, note, program};
-use transom_supervisor::Arguments;
+use transom_supervisor::{Arguments, FORWARDED};
 
 const NETSTACK: Companion =
     Companion { name: "transom-netstack", remedy: "build it with `make netstack`" };
@@ -38,7 +38,7 @@ pub fn run(line: Arguments) -> Result<ExitCode> {
 fn record(file: &Path, force: bool, words: &[OsString], name: &OsStr) -> Result<ExitCode> {
     let program = NETSTACK.path();
     // They are for the program; we write until it has ended.
-    let relay = Relay::begin()?;
+    let relay = Relay::begin(&FORWARDED)?;
     let probes = "tracepoints of Linux as a library".to_owned();
     let meta = Meta { probes, us_per_jiffy: 1000, ..Meta::of_this_machine() };
     let reserved = Reserved::new(file, meta, None, force)?;

@@ -10,22 +10,6 @@ use std::process::{Child, ExitStatus};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// Faults stay ours; `SIGKILL` and `SIGSTOP` nobody can take.
-const PASSED_ON: [i32; 12] = [
-    libc::SIGHUP,
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGUSR1,
-    libc::SIGUSR2,
-    libc::SIGALRM,
-    libc::SIGTERM,
-    libc::SIGCONT,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGWINCH,
-];
-
 /// 0: there is none, or it has ended.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 /// One bit for each signal that the program has not got.
@@ -35,15 +19,15 @@ static KEPT: AtomicU64 = AtomicU64::new(0);
 pub struct Relay(());
 
 impl Relay {
-    /// To be begun before the program, which has the signals' usual actions. What we were started
-    /// with as ignored (`nohup`), it ignores, too.
+    /// To be begun before the program, which has the usual actions of these signals. What we were
+    /// started with as ignored (`nohup`), it ignores, too.
     ///
     /// # Errors
     /// When the kernel lets no handler in.
-    pub fn begin() -> Result<Relay> {
+    pub fn begin(passed_on: &[i32]) -> Result<Relay> {
         PROGRAM.store(0, Ordering::SeqCst);
         KEPT.store(0, Ordering::SeqCst);
-        for signal in PASSED_ON {
+        for &signal in passed_on {
             if action(signal)?.sa_sigaction != libc::SIG_IGN {
                 handle(signal, pass_on as *const () as libc::sighandler_t)?;
             }
@@ -124,7 +108,7 @@ fn hand_out() {
         return;
     }
     let kept = KEPT.swap(0, Ordering::SeqCst);
-    for signal in PASSED_ON.into_iter().filter(|signal| kept >> signal & 1 != 0) {
+    for signal in (1..64).filter(|signal| kept >> signal & 1 != 0) {
         // SAFETY: no pointers; the program has not been waited for, so its number is its own.
         unsafe { libc::kill(program, signal) };
     }

@@ -59,7 +59,7 @@ pub use command::{Arguments, EXAMPLES, StackName, Sysctl, Udp, check_stack};
 pub use errno::{Errno, Result};
 pub use host::HostStack;
 pub use launch::{NotStarted, Waiting};
-pub use signals::Exit;
+pub use signals::{Exit, FORWARDED};
 pub use stack::{PathStatus, PollFd, Received, SocketId, Stack, Undelivered};
 
 /// What `run` needs to know beside the program.

@@ -10,7 +10,7 @@ use crate::system;
 
 /// What somebody may send to us and mean the program. Faults stay ours, `SIGKILL` and `SIGSTOP`
 /// nobody can take.
-const FORWARDED: [i32; 12] = [
+pub const FORWARDED: [i32; 12] = [
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
