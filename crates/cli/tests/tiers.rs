@@ -290,7 +290,7 @@ fn polling_sees_each_connection_come_and_go_and_samples_it() {
         whats.dedup();
         (act.name, whats)
     });
-    let each = vec!["open existing 0 0 no", "sample", "close 0"];
+    let each = vec!["open existing 0 0 no 0", "sample", "close 0"];
     assert_same(told, SCRIPT.iter().map(|act| (act.name, each.clone())));
 }
 

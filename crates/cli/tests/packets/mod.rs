@@ -108,7 +108,7 @@ fn losses(puppet: &mut Puppet) {
 }
 
 const LOSSES: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "send 1000 1",
@@ -158,7 +158,7 @@ fn unread(puppet: &mut Puppet) {
 }
 
 const UNREAD: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "ack 0",
     "state ESTABLISHED CLOSE",
@@ -176,7 +176,7 @@ fn unanswered(puppet: &mut Puppet) {
 }
 
 const UNANSWERED: &[&str] = &[
-    "open connect 0 0 no",
+    "open connect 0 0 no 0",
     "rto 1 timer",
     "ca_state open loss",
     "retransmit syn 1",
@@ -202,7 +202,7 @@ fn from_outside(puppet: &mut Puppet) {
 }
 
 const FROM_OUTSIDE: &[&str] = &[
-    "open accept 0 0 yes",
+    "open accept 0 0 yes 0",
     "state SYN_RECV ESTABLISHED",
     "send 1000 1",
     "ack 1000",
@@ -229,7 +229,7 @@ fn twice(puppet: &mut Puppet) {
 }
 
 const TWICE: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "send 1000 1",
@@ -261,7 +261,7 @@ fn lost_tail(puppet: &mut Puppet) {
 }
 
 const LOST_TAIL: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "send 1000 1",
@@ -286,7 +286,7 @@ fn lost_burst(puppet: &mut Puppet) {
 }
 
 const LOST_BURST: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "send 1000 1",
@@ -319,7 +319,7 @@ fn full_queue(puppet: &mut Puppet) {
 }
 
 const FULL_QUEUE: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "local_congestion",
@@ -350,7 +350,7 @@ fn full_device(puppet: &mut Puppet) {
 }
 
 const FULL_DEVICE: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "send 1000 1",
@@ -378,7 +378,7 @@ fn not_read(puppet: &mut Puppet) {
 }
 
 const NOT_READ: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "ack 0 ...",
     "zero_window sent",
@@ -398,7 +398,7 @@ fn other_algorithm(puppet: &mut Puppet) {
 }
 
 const OTHER_ALGORITHM: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "algorithm",
@@ -426,7 +426,7 @@ fn capped(puppet: &mut Puppet) {
 }
 
 const CAPPED: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "algorithm",
@@ -466,7 +466,7 @@ fn handed_over(puppet: &mut Puppet) {
 }
 
 const HANDED_OVER: &[&str] = &[
-    "open connect 0 0 yes",
+    "open connect 0 0 yes 0",
     "state SYN_SENT ESTABLISHED",
     "send 1000 1",
     "ack 1000",
