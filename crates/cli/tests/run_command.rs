@@ -157,6 +157,16 @@ impl Recording {
         command.env("PATH", folder.join("bin")).stdin(Stdio::piped());
         // In a group of its own, whose other members a terminal would have told.
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // What these tests were started with as ignored (`nohup`, `&`), the program would ignore, too.
+        // SAFETY: no pointers, and `signal` may be called there.
+        unsafe {
+            command.pre_exec(|| {
+                for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                Ok(())
+            });
+        }
         let mut child = command.spawn().expect("starting it");
         let lines = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, lines }
