@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
-/// Tests that run at the same time want the same environment.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+use transom_machine::lock;
 
 /// The interpreter of a virtual environment in `folder` that has this package. It comes from the
 /// package index, once.
@@ -27,7 +25,9 @@ pub fn python_for(
     imports: &str,
     folder: &Path,
 ) -> Result<PathBuf, String> {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    // Tests that run at the same time want the same environment, also those of other programs.
+    let lock = folder.join(format!("{name}.lock"));
+    let _turn = lock::hold(&lock).map_err(|error| error.to_string())?;
     let environment = folder.join(name);
     let python = environment.join("bin/python");
     let run = |command: &mut Command| match command.output() {
