@@ -19,7 +19,7 @@ use crate::events::Pipe;
 use crate::leg::{Leg, Surroundings};
 use crate::memory;
 use crate::moderation::Moderation;
-use crate::numbers::{Numbers, Way};
+use crate::numbers::{self, Numbers, Way};
 use crate::paths;
 use crate::ports::OurPorts;
 use crate::privilege;
@@ -294,10 +294,12 @@ impl Stack for Library {
         name: i32,
         value: &mut [u8],
     ) -> Result<usize, Errno> {
-        let numbers = self.numbers();
-        numbers.option(level, name, value, Way::Inwards);
+        let numbers = numbers::may_be_in(level, name).then(|| self.numbers());
+        if let Some(numbers) = &numbers {
+            numbers.option(level, name, value, Way::Inwards);
+        }
         let length = self.kernel.getsockopt(inner(socket), level, name, value).map_err(errno)?;
-        if let Some(answer) = value.get_mut(..length) {
+        if let (Some(numbers), Some(answer)) = (numbers, value.get_mut(..length)) {
             numbers.option(level, name, answer, Way::Outwards);
         }
         Ok(length)
@@ -310,9 +312,16 @@ impl Stack for Library {
         name: i32,
         value: &[u8],
     ) -> Result<(), Errno> {
-        let mut value = value.to_vec();
-        self.numbers().option(level, name, &mut value, Way::Inwards);
-        self.kernel.setsockopt(inner(socket), level, name, &value).map_err(errno)
+        let mut exchanged;
+        let value = match numbers::may_be_in(level, name) {
+            true => {
+                exchanged = value.to_vec();
+                self.numbers().option(level, name, &mut exchanged, Way::Inwards);
+                &exchanged
+            }
+            false => value,
+        };
+        self.kernel.setsockopt(inner(socket), level, name, value).map_err(errno)
     }
 
     fn ioctl(&mut self, socket: SocketId, request: u32, argument: &mut [u8]) -> Result<(), Errno> {

@@ -40,7 +40,7 @@ impl Numbers {
 
     /// The value of a socket's option; of one that names no interface it stays as it is.
     pub fn option(&self, level: i32, name: i32, value: &mut [u8], way: Way) {
-        if matches!((level, name), IP_PKTOPTIONS | IPV6_2292PKTOPTIONS) {
+        if is_ancillary(level, name) {
             return self.control(value, way);
         }
         let Some((at, order)) = in_option(level, name) else { return };
@@ -76,6 +76,15 @@ impl Numbers {
 /// Options whose value is ancillary data: of the packet that opened a connection.
 const IP_PKTOPTIONS: (i32, i32) = (libc::IPPROTO_IP, 9);
 const IPV6_2292PKTOPTIONS: (i32, i32) = (libc::IPPROTO_IPV6, 6);
+
+fn is_ancillary(level: i32, name: i32) -> bool {
+    matches!((level, name), IP_PKTOPTIONS | IPV6_2292PKTOPTIONS)
+}
+
+/// Whether the value of this option may name an interface. Most do not, and no time is spent on them.
+pub fn may_be_in(level: i32, name: i32) -> bool {
+    is_ancillary(level, name) || in_option(level, name).is_some()
+}
 
 /// `sizeof(struct cmsghdr)`.
 const HEADER: usize = 16;
