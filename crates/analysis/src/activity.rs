@@ -52,9 +52,7 @@ impl Activity {
             held_ns: ns(&HELD, active),
         }
     }
-}
 
-impl Activity {
     /// Before the first data and after the last.
     pub fn idle_ns(&self) -> u64 {
         self.before_ns + self.after_ns
