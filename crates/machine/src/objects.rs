@@ -84,6 +84,10 @@ impl Detaching {
         Detaching(thread::Builder::new().name("detach".into()).spawn(move || drop(last)).ok())
     }
 
+    pub fn is_over(&self) -> bool {
+        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Until they are gone: before Linux 6.10 a program cannot be attached again earlier.
     pub fn wait(&mut self) {
         if let Some(thread) = self.0.take() {

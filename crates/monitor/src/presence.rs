@@ -11,8 +11,9 @@ use transom_machine::objects::{Detaching, program};
 use crate::clock::boottime_ns;
 use crate::rings::Mapped;
 
-/// So long no connection must have waited for its owner before the probes go.
-const QUIET: Duration = Duration::from_secs(1);
+/// So long no connection must have waited for its owner before the probes go. While they are there,
+/// they cost about as much as the recording itself.
+const QUIET: Duration = Duration::from_millis(200);
 
 /// `struct presence`.
 #[repr(C)]
@@ -90,7 +91,9 @@ impl Presence {
         }
         let wanted_ns = self.shared().wanted_ns.load(Ordering::Relaxed);
         if self.links.is_empty() {
-            return if wanted_ns > self.changed_ns { self.attach(object) } else { Ok(()) };
+            // The rings must be read meanwhile: the next look attaches them.
+            let can_attach = wanted_ns > self.changed_ns && self.detaching.is_over();
+            return if can_attach { self.attach(object) } else { Ok(()) };
         }
         let now = boottime_ns();
         let quiet_since = wanted_ns.max(self.changed_ns);
