@@ -78,6 +78,11 @@ const UNITS: [&str; 18] = [
 
 const CA_STATES: [&str; 5] = ["open", "disorder", "cwr", "recovery", "loss"];
 
+/// An event that was noticed where the next one happened.
+fn tells_a_change(line: &str) -> bool {
+    [" algorithm ", " clamp ", " action "].iter().any(|kind| line.contains(kind))
+}
+
 /// A line without what differs between two runs: letters stay, each number with its unit becomes
 /// `N`, bars go. Of a JSON object the keys stay.
 pub fn shape(line: &str) -> String {
@@ -99,6 +104,8 @@ pub fn shape(line: &str) -> String {
             _ if number(core) => shape.push("N".into()),
             // A socket's cookie.
             _ if core.strip_prefix('#').is_some_and(number) => shape.push("#N".into()),
+            // What changes outside of the code that is probed is told with the next event.
+            _ if core.starts_with('@') && tells_a_change(line) => shape.push("@PLACE".into()),
             _ if UNITS.contains(&core) && shape.last().is_some_and(|last| last == "N") => {}
             _ if core.chars().all(|c| "#█".contains(c)) => {}
             // The congestion state that the last fields of an event, or a table, tell.
@@ -133,10 +140,12 @@ pub fn phrases(lines: &[String]) -> Vec<String> {
     all.iter().map(|phrase| shape(phrase)).filter(|phrase| phrase.len() > 1).collect()
 }
 
-/// Both without what only some machines say: that they ran no probe while process 1 was current, in place
-/// of that no event was lost, or that the lab was short of processors and ran something once more.
+/// Both without what only some machines say: that they ran no probe while process 1 was current, or while
+/// another probe was interrupted, in place of that no event was lost, or that the lab was short of processors and ran something once more.
 fn without_the_machines(page: &[String], real: &[String]) -> (Vec<String>, Vec<String>) {
-    let hides = |line: &String| line.contains("unseen_send") && !line.starts_with('{');
+    let causes = ["unseen_send", "probe_recursion"];
+    let hides =
+        |line: &String| causes.iter().any(|cause| line.contains(cause)) && !line.starts_with('{');
     let is_whole = |line: &String| line.contains("no event was lost");
     let is_busy = |line: &String| line.contains(": rejected, ") && line.ends_with("once more");
     let hidden = [page, real].map(|lines| lines.iter().any(hides));
@@ -187,6 +196,8 @@ fn a_shape_is_a_line_without_its_numbers() {
     assert_eq!(shape("  1.28 s, 7 MiB up at 19.6 Mbit/s (0.05%)"), "N N up at N N");
     assert_eq!(shape("cwnd=71 in_flight=69 srtt=0.0ms open"), "cwnd=N in_flight=N srtt=N open");
     assert_eq!(shape("open -> loss rto=20ms recovery @x"), "open N loss rto=N CA @x");
+    assert_eq!(shape("[1] clamp 30 @tcp_ack"), shape("[2] clamp 30 @tcp_set_state"));
+    assert_ne!(shape("[1] ack 30 @tcp_ack"), shape("[1] ack 30 @tcp_set_state"));
     assert_eq!(shape(r#"{"b": 1, "a": {"c": 2}}"#), shape(r#"{"a": {"d": 0}, "b": 7}"#));
     assert_eq!(shape("pacing   5%  ##"), "pacing N");
     assert_eq!(shape("on connection #1036987"), shape("on connection #12"));
