@@ -24,6 +24,9 @@ pub const HANDSHAKE_SHARE: f64 = 0.5;
 /// Share of the paced time from which a second rate of the program is told, and so many at most.
 const SECOND_RATE_SHARE: f64 = 0.1;
 const MOST_RATES: usize = 3;
+/// Share of the time of an algorithm's pacing rate from which a window or buffer that holds it down
+/// says so.
+const NAMED_PACED_SHARE: f64 = 0.05;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
@@ -190,11 +193,22 @@ fn of_limit(evidence: &Evidence, limit: Limit, share: f64) -> Finding {
     }
 }
 
+/// The share of a window or buffer, with what of it the pacing rate has that it keeps low: the shares of
+/// the time count that to pacing.
+fn with_what_it_paces(evidence: &Evidence, limit: Limit, share: f64) -> String {
+    let percent = format!("{} of the time", units::percent(share));
+    let paced = evidence.limits.share(Limit::Pacing);
+    if paced < NAMED_PACED_SHARE || rate_of(evidence) != limit {
+        return percent;
+    }
+    format!("{percent} ({} by the pacing rate, which that keeps low)", units::percent(paced))
+}
+
 fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
     // How long it was closed is told beside it.
     let open = |state: &State| Some(state.snd_wnd).filter(|window| *window > 0);
     let window = u64::from(evidence.median_of_some_while(Limit::ReceiverWindow, open));
-    let percent = units::percent(share);
+    let percent = with_what_it_paces(evidence, Limit::ReceiverWindow, share);
     let closed = evidence.time_in(is_closed);
     if is_reader_slow(evidence) {
         let zero = match evidence.episodes(is_closed) {
@@ -209,13 +223,13 @@ fn receiver_window(evidence: &Evidence, share: f64) -> Finding {
             false => format!("has {} at most", units::bytes(best)),
         };
         let finding = format!(
-            "Limited by the receiver's window {percent} of the time: it {size}{zero}, because the program on the other side does not read as fast as data comes.",
+            "Limited by the receiver's window {percent}: it {size}{zero}, because the program on the other side does not read as fast as data comes.",
         );
         let remedy = "Look at the program on the other side.";
         return Finding::new(Cause::PeerReadsSlowly, share, finding, Some(remedy));
     }
     let ceiling = path::ceiling(evidence, Limit::ReceiverWindow, window);
-    let finding = format!("Limited by the receiver's window {percent} of the time: {ceiling}.");
+    let finding = format!("Limited by the receiver's window {percent}: {ceiling}.");
     let remedy = match evidence.summary.snd_wnd_at_scale {
         true => downloads::UNSCALED,
         false => "Raise the receiver's buffer (net.ipv4.tcp_rmem or SO_RCVBUF there).",
@@ -262,7 +276,7 @@ fn reduced_share(evidence: &Evidence) -> f64 {
 fn send_buffer(evidence: &Evidence, share: f64) -> Finding {
     let outstanding = u64::from(evidence.median_while(Limit::SendBuffer, |s| s.outstanding()));
     let ceiling = path::ceiling(evidence, Limit::SendBuffer, outstanding);
-    let percent = units::percent(share);
+    let percent = with_what_it_paces(evidence, Limit::SendBuffer, share);
     let limit = evidence.median_while(Limit::SendBuffer, |s| s.send_buffer_bytes().unwrap_or(0));
     let memory = match limit {
         0 => String::new(),
@@ -271,8 +285,7 @@ fn send_buffer(evidence: &Evidence, share: f64) -> Finding {
             units::bytes(limit.into())
         ),
     };
-    let finding =
-        format!("Limited by its own send buffer {percent} of the time: {ceiling}.{memory}");
+    let finding = format!("Limited by its own send buffer {percent}: {ceiling}.{memory}");
     let remedy = "Raise it (net.ipv4.tcp_wmem, or a larger or no SO_SNDBUF in the program).";
     Finding::new(Cause::SendBuffer, share, finding, Some(remedy))
 }

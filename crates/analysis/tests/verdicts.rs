@@ -500,7 +500,9 @@ fn an_estimate_that_a_send_buffer_holds_down_is_the_buffers() {
     let analysis = one(&events);
     let share = |limit| analysis.limits.share(limit);
     assert!(share(Limit::Pacing) > share(Limit::SendBuffer), "{:?}", analysis.limits.total_ns);
-    assert_says(&analysis, Cause::SendBuffer, &["own send buffer"]);
+    let paced =
+        format!("({:.0}% by the pacing rate, which that keeps low)", share(Limit::Pacing) * 100.0);
+    assert_says(&analysis, Cause::SendBuffer, &["own send buffer", &paced]);
 }
 
 #[test]
