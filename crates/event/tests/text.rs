@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use transom_event::text::{Context, LogPosition, human, json, paper};
-use transom_event::{Body, Event, Kind, Place, RAW_LEN, Raw, State};
+use transom_event::{Body, Event, Kind, Open, Origin, Place, RAW_LEN, Raw, State};
 
 fn raw() -> impl Strategy<Value = Raw> {
     let bytes = prop::collection::vec(any::<u8>(), RAW_LEN);
@@ -92,4 +92,19 @@ fn in_flight_is_the_pipe_of_rfc_6675_and_never_negative() {
         State { packets_out: 10, sacked_out: 3, lost_out: 2, retrans_out: 1, ..State::default() };
     assert_eq!(state.in_flight(), 6);
     assert_eq!(State { sacked_out: 9, lost_out: 9, ..state }.in_flight(), 1);
+}
+
+#[test]
+fn an_open_event_has_a_word_for_each_field_also_where_no_process_holds_the_socket() {
+    let mut open = Open { algorithm: *b"cubic\0\0\0\0\0\0\0\0\0\0\0", ..Open::default() };
+    let line = |open| {
+        let (kind, place) = (Kind::Open, Place::Iterator);
+        let aux = [Origin::Existing as u32, 0];
+        let body = Body::Open(open);
+        let event = Event { time_ns: 0, cookie: 1, tgid: 0, cpu: 0, kind, place, aux, body };
+        human(&event, None, 0)
+    };
+    assert!(line(open).ends_with("#1 open existing ? cubic @iter/tcp"), "{}", line(open));
+    open.comm[..4].copy_from_slice(b"curl");
+    assert!(line(open).ends_with("#1 open existing curl cubic @iter/tcp"), "{}", line(open));
 }

@@ -66,7 +66,10 @@ fn detail(event: &Event) -> String {
 fn open(open: Option<&Open>, origin: &str) -> String {
     let Some(open) = open else { return String::new() };
     let mut line = String::from(origin);
-    let _ = write!(line, " {} {}", open.program(), open.algorithm());
+    // As of a socket that no process holds any more.
+    let or_unknown = |name: String| if name.is_empty() { "?".to_owned() } else { name };
+    let (program, algorithm) = (or_unknown(open.program()), or_unknown(open.algorithm()));
+    let _ = write!(line, " {program} {algorithm}");
     if let Some(token) = open.mptcp() {
         let _ = write!(line, " mptcp {token}");
     }
