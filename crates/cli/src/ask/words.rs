@@ -42,7 +42,7 @@ pub fn question(words: &[String], now: Time) -> Result<Question> {
         let mut value = || words.next().with_context(|| format!("'{word}' of what? {WORDS}"));
         let wanted = &mut question.wanted;
         match word {
-            "last" => question.from = Time(now.0 - micros(last(value()?)?)),
+            "last" => question.from = last(value()?, now)?,
             "port" => wanted.port = Some(port(value()?)?),
             "program" => wanted.program = Some(transom_event::kept_name(value()?)),
             "unit" => wanted.unit = Some(value()?.into()),
@@ -109,14 +109,17 @@ fn of_day(day: &str, time: Option<&str>, now: Time) -> Result<(Time, Time)> {
     Ok((from, now.min(Time(from.0 + micros(DAY)))))
 }
 
-fn last(text: &str) -> Result<Duration> {
+/// When that began.
+fn last(text: &str, now: Time) -> Result<Time> {
     // Elsewhere a bare number is seconds, which nobody means here.
     ensure!(text.parse::<f64>().is_err(), "'last {text}': {text} of what? say {text}m or {text}h");
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
     let time = days.map_or_else(|| duration(text), |days| Ok(DAY * days));
     let time = time.with_context(|| format!("'last {text}': give a time as 10m, 2h or 3d"))?;
     ensure!(!time.is_zero(), "'last {text}' is no time at all: give one as 10m, 2h or 3d");
-    Ok(time)
+    let from = Time(now.0.saturating_sub(micros(time)));
+    ensure!(from.0 >= 0, "'last {text}' begins before 1970: `last 365d` is the last year");
+    Ok(from)
 }
 
 /// Rows have the UID only.
@@ -366,6 +369,10 @@ mod tests {
         assert!(refusal("2026-11-30 10:00").contains("is still to come"));
         assert_eq!(refusal("2026-11-30"), future);
         assert!(refusal("last 0s").contains("'last 0s' is no time at all"));
+        let year = "'last 9999999d' begins before 1970: `last 365d` is the last year";
+        assert_eq!(refusal("last 9999999d"), year);
+        assert!(refusal("last 4294967295d").contains("begins before 1970"));
+        assert!(refusal("last 4380000h").contains("begins before 1970"), "500 years");
         assert!(refusal("last week").contains("give a time as 10m"));
         assert!(refusal("last 10").contains("10 of what? say 10m or 10h"));
         assert!(refusal("14:03-14:05").ends_with("or two, as 14:03..14:05"));
