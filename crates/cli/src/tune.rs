@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use transom_analysis::units::count;
 use transom_control::policy::milliseconds;
+use transom_control::routes::Installed;
 use transom_control::{
     Change, Draft, Engine, Outcome, Policy, Scope, available_algorithms, engine, hand, routes,
 };
@@ -151,7 +152,7 @@ struct Set {
 
 #[derive(clap::Args)]
 struct Status {
-    /// One JSON object a connection
+    /// One JSON object a connection, and one a route of --backend route
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -243,7 +244,7 @@ fn line(change: &Change) -> String {
 }
 
 fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
-    let plan = routes::Plan::of(policy, scope)?;
+    let plan = routes::Plan::of(policy, scope, routes::OF_APPLY)?;
     for note in &plan.notes {
         note!("transom: {note}");
     }
@@ -301,7 +302,7 @@ fn set(args: &Set) -> Result<()> {
     let mut policy = policy_of(args)?;
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
-        let plan = routes::Plan::of(&policy, &scope)?;
+        let plan = routes::Plan::of(&policy, &scope, routes::OF_SET)?;
         if let Some(note) = plan.notes.first() {
             bail!("{note}");
         }
@@ -347,8 +348,8 @@ fn guard(place: &Where) -> Result<()> {
 fn status(args: &Status) -> Result<()> {
     let scope = Scope::new(args.place.netns.as_deref())?;
     if args.place.backend == Backend::Route {
-        routes::installed(&scope)?.iter().try_for_each(|route| say!("{route}"))?;
-        return Ok(());
+        let routes = routes::installed(&scope)?;
+        return say_routes(&routes, &scope, args.json);
     }
     let changes = engine::status(&scope)?;
     for change in &changes {
@@ -358,25 +359,54 @@ fn status(args: &Status) -> Result<()> {
             say!("{}", line(change))?;
         }
     }
-    if !args.json {
-        // Where there is no `ip`, none were made.
-        let routes = routes::installed(&scope).unwrap_or_default();
-        if changes.is_empty() {
-            say_what_waits(&scope, &routes)?;
-        }
-        if !routes.is_empty() {
-            say!("new connections get what these routes say (`--backend route`):")?;
-            routes.iter().try_for_each(|route| say!("  {route}"))?;
-        }
+    // Where there is no `ip`, none were made.
+    let routes = routes::installed(&scope).unwrap_or_default();
+    if changes.is_empty() && !args.json {
+        say_what_waits(&scope, &routes)?;
     }
+    say_routes(&routes, &scope, args.json)?;
     if hand::lacks_guard(&scope)? {
         note!("transom: no process guards `steady` here: repeat `transom tune set`");
     }
     Ok(())
 }
 
+fn say_routes(routes: &[Installed], scope: &Scope, as_json: bool) -> Result<()> {
+    if routes.is_empty() {
+        return Ok(());
+    }
+    // Only root can ask for it.
+    let is_held = routes::holder(scope).map_or(true, |process| process.is_some());
+    if as_json {
+        routes.iter().try_for_each(|route| say!("{}", json_of_route(route, is_held)))?;
+        return Ok(());
+    }
+    say!("new connections get what these routes say (`--backend route`):")?;
+    routes.iter().try_for_each(|route| say!("  {route}"))?;
+    if !is_held && routes.iter().any(|route| route.is_of_apply) {
+        note!(
+            "transom: an `apply` that was killed left those of protocol {}: the next start removes \
+             them, or `transom tune clear`",
+            routes::OF_APPLY
+        );
+    }
+    Ok(())
+}
+
+fn json_of_route(route: &Installed, is_held: bool) -> serde_json::Value {
+    serde_json::json!({
+        "route": route.destination,
+        "family": if route.is_ipv6 { 6 } else { 4 },
+        "interface": route.interface,
+        "gateway": route.gateway,
+        "algorithm": route.algorithm,
+        "initial_window": route.initial_window,
+        "outcome": if route.is_of_apply && !is_held { "left" } else { "in_force" },
+    })
+}
+
 /// What is in force though no connection has it.
-fn say_what_waits(scope: &Scope, routes: &[String]) -> Result<()> {
+fn say_what_waits(scope: &Scope, routes: &[Installed]) -> Result<()> {
     let rules = hand::in_force(scope)?;
     if !rules.is_empty() {
         say!("no connection is tuned; new ones that match get what was set:")?;

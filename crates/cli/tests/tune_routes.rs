@@ -45,7 +45,12 @@ impl Host {
     }
 
     fn ours(&self) -> String {
-        self.host.ip("-4 route show proto 84") + &self.host.ip("-6 route show proto 84")
+        let of = |protocol: &str| {
+            let show =
+                |family: &str| self.host.ip(&format!("{family} route show proto {protocol}"));
+            show("-4") + &show("-6")
+        };
+        of("116") + &of("117")
     }
 
     /// The interface that a packet leaves through, and whether its connection begins with 20.
@@ -189,6 +194,58 @@ fn status_and_clear_know_the_routes_without_being_told_of_them() {
     assert_eq!(tuned(&[&["status"], &place[..]].concat()).trim(), "nothing is tuned");
 }
 
+/// An `apply --backend route` that was killed with its routes in force.
+fn killed_apply(host: &Host) {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "[[rule]]\naction.initial_window = 20\n").expect("a policy");
+    let mut apply = transom();
+    apply.args(["tune", "apply", "--backend", "route", "--netns", host.host.name()]);
+    let mut apply = apply.arg(file.path()).spawn().expect("transom runs");
+    wait_for("its routes", || host.ours().lines().count() == 2);
+    apply.kill().expect("it runs");
+    apply.wait().expect("our child");
+    assert_eq!(host.ours().lines().count(), 2, "it could not remove them");
+}
+
+#[test]
+fn what_a_killed_apply_left_is_told_and_removed_by_the_next_start_of_either_back_end() {
+    needs_probes!();
+    let host = Host::with_routes(&TWO_DEFAULTS);
+    let netns = host.host.name();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "[[rule]]\nmatch.port = 9\naction.cap = 9\n").expect("a policy");
+    let policy = file.path().to_str().expect("a path of text");
+    let remote = ["--remote", "192.0.2.0/24"];
+    for next in [
+        vec!["apply", "--netns", netns, "-d", "200ms", policy],
+        vec!["set", "--netns", netns, "--port", "9", "--cap", "9"],
+        host.words(&remote),
+    ] {
+        tuned(&["clear", "--netns", netns]);
+        killed_apply(&host);
+        let status = tune(&["status", "--netns", netns]);
+        let said = String::from_utf8_lossy(&status.stderr);
+        assert!(said.contains("an `apply` that was killed left"), "{said}");
+        let left = tuned(&["status", "--netns", netns, "--json"]);
+        assert_eq!(left.matches(r#""outcome":"left""#).count(), 2, "{left}");
+        tuned(&next);
+        let ours = host.ours();
+        assert!(!ours.contains("default"), "{next:?}: {ours}");
+    }
+    tuned(&["clear", "--netns", netns]);
+    host.set(&["--remote", "198.51.100.0/24"]);
+    let of_set = host.ours();
+    tuned(&["apply", "--netns", netns, "-d", "200ms", policy]);
+    assert_eq!(host.ours(), of_set, "what `set` put in force stays");
+    let status = tuned(&["status", "--netns", netns, "--json"]);
+    let route: serde_json::Value = serde_json::from_str(&status).expect("one object");
+    let expected = serde_json::json!({
+        "route": "198.51.100.0/24", "family": 4, "interface": "d0", "gateway": "10.1.0.1",
+        "algorithm": null, "initial_window": 20, "outcome": "in_force",
+    });
+    assert_eq!(route, expected);
+}
+
 #[test]
 fn without_root_the_remedy_is_told_and_nothing_is_done() {
     needs_probes!();
@@ -204,6 +261,12 @@ fn without_root_the_remedy_is_told_and_nothing_is_done() {
         assert!(!refused.status.success() && said.contains("run as root (sudo)"), "{said}");
         assert_eq!(host.ours(), ours);
     }
+    let mut status = transom_of_nobody(folder.path());
+    status.args(["tune", "status", "--backend", "route"]);
+    let status = host.host.inside(|| status.output()).expect("transom runs");
+    let (told, notes) = (String::from_utf8_lossy(&status.stdout), status.stderr.as_slice());
+    assert!(status.status.success() && notes.is_empty(), "{status:?}");
+    assert!(told.contains("default via 10.1.0.1 dev d0 proto 116 initcwnd 20"), "{told}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::hand;
 use crate::kernel_scope::KernelScope;
 use crate::names::Names;
 use crate::policy::{Policy, Rule};
+use crate::routes;
 use crate::scope::Scope;
 
 /// How often the connections are looked at.
@@ -130,6 +131,7 @@ impl Engine {
         if kernel.is_pinned() {
             bail!("`transom tune set` is in force here: `transom tune clear` first");
         }
+        routes::take_back(kernel.scope())?;
         kernel.restore()?;
         kernel.set_rules(&compiled.raw)?;
         kernel.attach()?;

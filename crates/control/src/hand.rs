@@ -9,6 +9,7 @@ use crate::contract::{RULES, RawRule};
 use crate::engine::{self, Engine};
 use crate::kernel_scope::KernelScope;
 use crate::policy::{Policy, Rule};
+use crate::routes;
 use crate::scope::{Held, Scope};
 
 /// How long the guard of cleared rules may take to notice.
@@ -34,6 +35,7 @@ pub fn set(rule: Rule, scope: Scope) -> Result<Reached> {
         rule.wish = rule.wish.by_hand();
     }
     let mut kernel = KernelScope::open(scope.clone())?;
+    routes::take_back(&scope)?;
     rules.extend(kernel.pinned_rules());
     if rules.len() > RULES {
         bail!("{} settings are in force already: transom tune clear", rules.len() - 1);

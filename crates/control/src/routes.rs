@@ -3,7 +3,7 @@
 //! would be the clamp, but tcp_init_metrics takes it from the cache of metrics:
 //! the first connection to an address does not get it, and it outlives the route.
 //! Each is a route of our own just before the one it copies, which packets keep to,
-//! under a protocol number of our own, so that taking all back needs no notes.
+//! under protocol numbers of our own, so that taking all back needs no notes.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -21,8 +21,12 @@ use transom_machine::namespace;
 use crate::policy::{Match, Policy, Rule};
 use crate::scope::Scope;
 
-/// `rtm_protocol` of our routes: not given to anybody (rtnetlink(7), iproute2's rt_protos).
-pub const PROTOCOL: u8 = 84;
+/// `rtm_protocol` of the routes that stay until `clear`, and of those that end with the process that
+/// holds a policy: what one that was killed left is known by its number. Neither is given to anybody
+/// (linux/rtnetlink.h, iproute2's rt_protos).
+pub const OF_SET: u8 = 116;
+pub const OF_APPLY: u8 = 117;
+const OURS: [u8; 2] = [OF_SET, OF_APPLY];
 
 const V4: &str = "-4";
 const V6: &str = "-6";
@@ -39,8 +43,7 @@ impl IpRoute {
             at.and_then(|at| self.0.get(at + 1)).map_or("", String::as_str)
         };
         let (family, to) = (self.0[0].as_str(), after("prepend"));
-        let protocol = PROTOCOL.to_string();
-        let words = [family, "route", "flush", to, "dev", after("dev"), "proto", &protocol];
+        let words = [family, "route", "flush", to, "dev", after("dev"), "proto", after("proto")];
         ip(&words, netns).map(drop)
     }
 }
@@ -61,9 +64,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// In routes of this protocol, [`OF_SET`] or [`OF_APPLY`].
+    ///
     /// # Errors
     /// When there is no `ip`, or no route to a prefix.
-    pub fn of(policy: &Policy, scope: &Scope) -> Result<Plan> {
+    pub fn of(policy: &Policy, scope: &Scope, protocol: u8) -> Result<Plan> {
         let mut plan = Plan { netns: scope.netns.clone(), ..Plan::default() };
         // The first rule wins: what it has is not given to a later one.
         let mut given: Vec<String> = Vec::new();
@@ -80,7 +85,7 @@ impl Plan {
                     continue;
                 }
                 given.push(key);
-                plan.commands.push(command(&to, &route, rule));
+                plan.commands.push(command(&to, &route, rule, protocol));
             }
         }
         Ok(plan)
@@ -92,7 +97,7 @@ impl Plan {
     /// When a route cannot be added; those that were there are then there again.
     pub fn install(&self) -> Result<()> {
         or_as_before(&self.netns, || {
-            flush(&self.netns)?;
+            flush(&self.netns, &OURS)?;
             self.add_all()
         })
     }
@@ -103,7 +108,10 @@ impl Plan {
     /// # Errors
     /// When a route cannot be added; those that were there are then there again.
     pub fn add(&self) -> Result<()> {
-        or_as_before(&self.netns, || self.add_all())
+        or_as_before(&self.netns, || {
+            flush(&self.netns, &[OF_APPLY])?;
+            self.add_all()
+        })
     }
 
     fn add_all(&self) -> Result<()> {
@@ -121,16 +129,29 @@ impl Plan {
 /// When another one tunes the same connections, with its number; or the file of locks cannot be
 /// opened, as by another user than root.
 pub fn alone(scope: &Scope) -> Result<File> {
+    of_namespace(scope)?.lock()
+}
+
+/// The process that holds them, if one does.
+///
+/// # Errors
+/// When the file of locks cannot be opened.
+pub fn holder(scope: &Scope) -> Result<Option<i32>> {
+    of_namespace(scope)?.holder()
+}
+
+fn of_namespace(scope: &Scope) -> Result<Scope> {
     let inode = match scope.is_all() {
         true => namespace::inode(Path::new("/proc/self/ns/net"))?,
         false => scope.inode,
     };
-    Scope { inode, ..scope.clone() }.lock()
+    Ok(Scope { inode, ..scope.clone() })
 }
 
-/// Makes a change, or leaves our routes as they were.
+/// Makes a change, or leaves the routes of `set` as they were. Nobody else changes ours, so that those
+/// of an `apply` are what a killed one left.
 fn or_as_before(netns: &Option<String>, change: impl FnOnce() -> Result<()>) -> Result<()> {
-    let protocol = PROTOCOL.to_string();
+    let protocol = OF_SET.to_string();
     let save = |family| -> Result<File> {
         let words = [family, "route", "save", "proto", &protocol];
         Ok(in_memory(&without_carrier(ip_with(&words, Stdio::null(), netns)?))?)
@@ -138,7 +159,7 @@ fn or_as_before(netns: &Option<String>, change: impl FnOnce() -> Result<()>) -> 
     let before = [(V4, save(V4)?), (V6, save(V6)?)];
     let Err(error) = change() else { return Ok(()) };
     // Each is tried, whatever fails; what made it necessary is told in any case.
-    let mut failures = Vec::from_iter(flush(netns).err());
+    let mut failures = Vec::from_iter(flush(netns, &OURS).err());
     for (family, routes) in before {
         failures.extend(ip_with(&[family, "route", "restore"], routes.into(), netns).err());
     }
@@ -185,29 +206,103 @@ fn in_memory(bytes: &[u8]) -> io::Result<File> {
 /// # Errors
 /// When `ip` fails.
 pub fn clear(scope: &Scope) -> Result<()> {
-    flush(&scope.netns)
+    flush(&scope.netns, &OURS)
 }
 
-fn flush(netns: &Option<String>) -> Result<()> {
+/// Removes what an `apply` that was killed left; whoever holds the scope calls it. Where there is no
+/// `ip`, none were made.
+///
+/// # Errors
+/// When `ip` fails to remove what there is.
+pub fn take_back(scope: &Scope) -> Result<()> {
+    match routes_of(&[OF_APPLY], &scope.netns) {
+        Ok(left) if !left.is_empty() => flush(&scope.netns, &[OF_APPLY])
+            .context("removing routes that `transom tune apply` left when it was killed"),
+        _ => Ok(()),
+    }
+}
+
+fn flush(netns: &Option<String>, protocols: &[u8]) -> Result<()> {
     for family in [V4, V6] {
-        let protocol = PROTOCOL.to_string();
-        ip(&[family, "route", "flush", "proto", &protocol], netns)?;
+        for protocol in protocols {
+            ip(&[family, "route", "flush", "proto", &protocol.to_string()], netns)?;
+        }
     }
     Ok(())
 }
 
-/// Our routes, as `ip` shows them.
+/// A route of ours that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Installed {
+    pub is_ipv6: bool,
+    pub destination: String,
+    pub interface: String,
+    pub gateway: Option<String>,
+    pub algorithm: Option<String>,
+    pub initial_window: Option<u64>,
+    /// Made by `apply`: it ends with that process, or was left by one that was killed.
+    pub is_of_apply: bool,
+}
+
+impl fmt::Display for Installed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.destination)?;
+        if let Some(gateway) = &self.gateway {
+            write!(f, " via {gateway}")?;
+        }
+        write!(
+            f,
+            " dev {} proto {}",
+            self.interface,
+            if self.is_of_apply { OF_APPLY } else { OF_SET }
+        )?;
+        if let Some(name) = &self.algorithm {
+            write!(f, " congctl {name}")?;
+        }
+        match self.initial_window {
+            Some(window) => write!(f, " initcwnd {window}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Our routes.
 ///
 /// # Errors
 /// When `ip` fails.
-pub fn installed(scope: &Scope) -> Result<Vec<String>> {
-    let protocol = PROTOCOL.to_string();
-    let mut lines = Vec::new();
+pub fn installed(scope: &Scope) -> Result<Vec<Installed>> {
+    routes_of(&OURS, &scope.netns)
+}
+
+fn routes_of(protocols: &[u8], netns: &Option<String>) -> Result<Vec<Installed>> {
+    let mut found = Vec::new();
     for family in [V4, V6] {
-        let text = ip(&[family, "route", "show", "proto", &protocol], &scope.netns)?;
-        lines.extend(text.lines().map(|line| line.trim().to_owned()));
+        for &protocol in protocols {
+            let words = ["-j", family, "route", "show", "proto", &protocol.to_string()];
+            let routes = json(&ip(&words, netns)?)?;
+            found.extend(routes.iter().map(|route| Installed {
+                is_ipv6: family == V6,
+                destination: text(route, "dst"),
+                interface: text(route, "dev"),
+                gateway: gateway(route),
+                algorithm: route["metrics"][0]["congestion"].as_str().map(str::to_owned),
+                initial_window: route["metrics"][0]["initcwnd"].as_u64(),
+                is_of_apply: protocol == OF_APPLY,
+            }));
+        }
     }
-    Ok(lines)
+    Ok(found)
+}
+
+fn gateway(route: &Value) -> Option<String> {
+    let gateway = route["gateway"].as_str().or_else(|| route["via"]["host"].as_str());
+    gateway.map(str::to_owned)
+}
+
+fn json(said: &str) -> Result<Vec<Value>> {
+    // Of no routes, some versions say nothing at all.
+    let said = if said.trim().is_empty() { "[]" } else { said };
+    serde_json::from_str(said).context("`ip -j` gave no JSON")
 }
 
 /// Keys of a rule that no route knows.
@@ -263,11 +358,10 @@ impl Destination {
             None => String::from("0.0.0.0/0"),
         };
         let found = ip(&["-j", self.family, "route", "show", "match", &covering], netns)?;
-        let mut routes: Vec<Value> =
-            serde_json::from_str(&found).context("`ip -j` gave no JSON")?;
+        let mut routes = json(&found)?;
         // Those with a type of service are for marked packets only.
         routes.retain(|route| {
-            route["protocol"] != PROTOCOL.to_string().as_str()
+            OURS.iter().all(|one| route["protocol"] != one.to_string().as_str())
                 && route["tos"].is_null()
                 && !has_flag(route, "dead")
         });
@@ -381,7 +475,7 @@ fn devices(route: &Value) -> Vec<&str> {
 
 /// Goes just before the route it copies. IPv4 takes the first of one metric, which `prepend`
 /// makes ours; IPv6 would take both in turn, or refuses the second.
-fn command(to: &Destination, route: &Value, rule: &Rule) -> IpRoute {
+fn command(to: &Destination, route: &Value, rule: &Rule, protocol: u8) -> IpRoute {
     let mut words = [to.family, "route", "prepend", &to.to_string()].map(String::from).to_vec();
     let mut add = |words_of: &[&str]| words.extend(words_of.iter().copied().map(String::from));
     if let (Some(family), Some(host)) =
@@ -406,7 +500,7 @@ fn command(to: &Destination, route: &Value, rule: &Rule) -> IpRoute {
             add(&[key, &value.to_string()]);
         }
     }
-    add(&["proto", &PROTOCOL.to_string()]);
+    add(&["proto", &protocol.to_string()]);
     let treatment = &rule.treatment;
     if let Some(name) = &treatment.algorithm {
         add(&["congctl", name]);
@@ -459,8 +553,8 @@ mod tests {
         let route =
             serde_json::json!({ "gateway": "10.0.0.1", "dev": "eth0", "prefsrc": "10.0.0.2" });
         assert_eq!(
-            command(&default(V4), &route, &rule).to_string(),
-            "ip -4 route prepend default via 10.0.0.1 dev eth0 src 10.0.0.2 proto 84 \
+            command(&default(V4), &route, &rule, OF_SET).to_string(),
+            "ip -4 route prepend default via 10.0.0.1 dev eth0 src 10.0.0.2 proto 116 \
              congctl cubic initcwnd 9"
         );
     }
@@ -473,9 +567,9 @@ mod tests {
             "metric": 50, "flags": ["onlink"], "metrics": [{ "mtu": 1400, "advmss": 1340 }],
         });
         assert_eq!(
-            command(&default(V4), &route, &rule).to_string(),
+            command(&default(V4), &route, &rule, OF_SET).to_string(),
             "ip -4 route prepend default via inet6 fe80::1 dev vpn onlink metric 50 mtu 1400 \
-             advmss 1340 proto 84 initcwnd 9"
+             advmss 1340 proto 116 initcwnd 9"
         );
     }
 
