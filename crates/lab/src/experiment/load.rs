@@ -175,13 +175,15 @@ fn unknown_profiles(tree: &Table) -> Vec<Problem> {
 
 /// What serde says of the file, with the key it means and the nearest known one.
 fn of_serde(error: &toml::de::Error, places: &Places) -> Problem {
-    let key = error.span().and_then(|span| places.key_at(span.start)).unwrap_or_default();
     let (what, remedy) = reworded(error.message());
-    Problem::new(key, what, remedy)
+    Problem::new(places.blamed(error), what, remedy)
 }
 
 /// serde's sentence about an unknown name, with the nearest known one; others in plain words.
 pub(crate) fn reworded(message: &str) -> (String, String) {
+    if let Some(key) = message.strip_prefix("missing field ") {
+        return (format!("the key {} is missing", key.trim_end()), String::new());
+    }
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = |what: &str| message.starts_with(&format!("unknown {what} `"));
     let what = match (unknown("field"), unknown("variant")) {

@@ -69,8 +69,15 @@ impl Places {
         self.line_ends.partition_point(|&end| end < offset) + 1
     }
 
+    /// The key that serde speaks of. A table has a place unless it is the whole file, of which it says an
+    /// empty one.
+    pub fn blamed(&self, error: &toml::de::Error) -> &str {
+        let span = error.span().filter(|span| !span.is_empty());
+        span.and_then(|span| self.key_at(span.start)).unwrap_or_default()
+    }
+
     /// The innermost key whose name or value holds this byte.
-    pub fn key_at(&self, offset: usize) -> Option<&str> {
+    fn key_at(&self, offset: usize) -> Option<&str> {
         let holds =
             |span: &Range<usize>| span.start <= offset && offset < span.end.max(span.start + 1);
         let around = self.spans.iter().filter(|(_, (key, value))| holds(key) || holds(value));

@@ -118,11 +118,14 @@ fn values_of_the_wrong_type_are_told_with_their_line() {
 
 #[test]
 fn missing_keys_are_told() {
-    assert_eq!(refused("to = \"server\"\n", ""), "dir/x.toml:17: `flows.up`: missing field `to`");
-    assert_eq!(
-        refused("test = \"ratio\"\n", ""),
-        "dir/x.toml:38: `claims.0`: missing field `test`"
-    );
+    let of = |from: &str| refused(from, "");
+    assert_eq!(of("to = \"server\"\n"), "dir/x.toml:17: `flows.up`: the key `to` is missing");
+    assert_eq!(of("test = \"ratio\"\n"), "dir/x.toml:38: `claims.0`: the key `test` is missing");
+    // Of the file itself, whatever stands first in it.
+    assert_eq!(of("source = \"s\"\n"), "dir/x.toml:1: the key `source` is missing");
+    assert_eq!(of("repeats = 2\n"), "dir/x.toml:1: the key `repeats` is missing");
+    let first = "[flows.up]\nfrom = \"a\"\n";
+    assert!(read(first).unwrap_err().to_string().starts_with("dir/x.toml:1: `flows.up`: "));
 }
 
 #[test]

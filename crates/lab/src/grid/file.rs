@@ -264,15 +264,8 @@ impl Grid {
         let grid: Grid = match toml::from_str(text) {
             Ok(grid) => grid,
             Err(error) => {
-                let at = error.span().map_or(0, |span| span.start);
                 let (what, remedy) = reworded(error.message());
-                let key = places.key_at(at).unwrap_or_default();
-                bail!(
-                    "{}:{}: {}",
-                    path.display(),
-                    places.line_at(at),
-                    Problem::new(key, what, remedy)
-                );
+                bail!(told(&[Problem::new(places.blamed(&error), what, remedy)]));
             }
         };
         let problems = grid.problems();
