@@ -12,7 +12,7 @@ use super::check::check;
 use super::places::Places;
 use super::problem::{Problem, instead};
 use super::raw::leaves;
-use super::{Experiment, profile, traces};
+use super::{Experiment, algorithms, profile, traces};
 use crate::sweep::{self, Point};
 
 /// Of a file that says what to run.
@@ -124,6 +124,11 @@ fn read(text: &str, places: &Places, links: Links<'_>) -> Result<Parts, Vec<Prob
     profile::merge(&mut tree);
     let mut experiment = Experiment::deserialize(tree)
         .map_err(|error| vec![Problem::new("hosts", in_plain_words(error.message()), "")])?;
+    // What was run once has its results, whatever kernel they are looked at on.
+    let check = |experiment: &Experiment| match links {
+        Links::In(_) => [check(experiment), algorithms::unknown(experiment)].concat(),
+        Links::Unread => check(experiment),
+    };
     let mut problems = check(&experiment);
     problems.extend(sweep::check(&experiment));
     if !problems.is_empty() {

@@ -1,5 +1,6 @@
 //! What an experiment file says (`experiments/*.toml`); `docs/experiments.md` is its reference.
 
+pub(crate) mod algorithms;
 mod check;
 mod controls;
 mod load;

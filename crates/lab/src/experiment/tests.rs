@@ -129,6 +129,44 @@ fn missing_keys_are_told() {
 }
 
 #[test]
+fn an_algorithm_that_no_kernel_has_is_told_where_it_is_named() {
+    let nonsuch = |key: &str| {
+        format!(
+            "`{key}`: neither this kernel nor the simulated one has congestion control \"cubik\"; did you mean `cubic`?"
+        )
+    };
+    assert_eq!(
+        refused("[hosts.server]", "[hosts.server]\nalgorithm = \"cubik\""),
+        format!("dir/x.toml:16: {}", nonsuch("hosts.server.algorithm"))
+    );
+    assert_eq!(
+        refused("to = \"server\"", "to = \"server\"\nalgorithm = \"cubik\""),
+        format!("dir/x.toml:20: {}", nonsuch("flows.up.algorithm"))
+    );
+    let policy = "[hosts.server]\npolicy.rule = [{ match = { port = 9 }, action = { cap = 9 } },\n  { action = { algorithm = \"cubik\" } }]";
+    assert_eq!(
+        refused("[hosts.server]", policy),
+        format!("dir/x.toml:17: {}", nonsuch("hosts.server.policy.rule.1.action.algorithm"))
+    );
+    let (swept, _) = FILE.split_once("[[published]]").unwrap();
+    let values = "flows.up.algorithm = [\"bbr\", \"cubik\"]";
+    let said = read(&swept.replace("path.rtt_ms = [0, 64]", values)).unwrap_err().to_string();
+    assert!(said.starts_with("dir/x.toml:22: `sweep.flows.up.algorithm`: "), "{said}");
+    let library = "[hosts.server]\nstack = \"library\"\nalgorithm = \"cdg\"";
+    let said = refused("[hosts.server]", library);
+    assert!(
+        said.contains("the library has no congestion control \"cdg\"; known: bbr, cubic"),
+        "{said}"
+    );
+    // The simulated kernel has it, whether or not this one does.
+    let known = FILE.replace("[hosts.server]", "[hosts.server]\nalgorithm = \"bbr\"");
+    assert!(read(&known).is_ok());
+    // What was run elsewhere can be looked at.
+    let run = FILE.replace("[hosts.server]", "[hosts.server]\nalgorithm = \"cdg\"");
+    assert!(parse_with("x.toml".as_ref(), Links::Unread, run).is_ok());
+}
+
+#[test]
 fn unknown_names_are_told_with_the_nearest_one() {
     assert_eq!(
         refused("from = \"phone\"", "from = \"phon\""),

@@ -1,7 +1,8 @@
 //! What of an experiment cannot be simulated, and why.
 
 use super::{host, traffic};
-use crate::experiment::{Experiment, Stack};
+use crate::experiment::algorithms::SIMULATED;
+use crate::experiment::{Experiment, Flow, Protocol, Stack};
 use crate::{flows, hosts};
 
 /// One sentence each; none: all of it can be.
@@ -30,8 +31,7 @@ fn unsettled(experiment: &Experiment) -> Vec<String> {
     let of_hosts = places.iter().filter_map(|place| host::host(experiment, place).err());
     let ports = flows::FIRST_PORT..;
     let of_flows = experiment.flows.values().zip(ports);
-    let of_flows =
-        of_flows.filter_map(|(flow, port)| traffic::algorithm(experiment, flow, port).err());
+    let of_flows = of_flows.filter_map(|(flow, port)| runs(experiment, flow, port).err());
     let mut found: Vec<String> = Vec::new();
     for problem in of_hosts.chain(of_flows) {
         if !found.contains(&problem) {
@@ -39,4 +39,17 @@ fn unsettled(experiment: &Experiment) -> Vec<String> {
         }
     }
     found
+}
+
+/// Whether its congestion control is settled, and there.
+fn runs(experiment: &Experiment, flow: &Flow, port: u16) -> Result<(), String> {
+    let name = traffic::algorithm(experiment, flow, port)?;
+    if flow.protocol == Protocol::Tcp && !SIMULATED.contains(&name.as_str()) {
+        return Err(format!(
+            "a flow of '{}' has the congestion control '{name}': the simulated kernel has {}",
+            flow.from,
+            SIMULATED.join(", ")
+        ));
+    }
+    Ok(())
 }

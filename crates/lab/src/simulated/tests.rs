@@ -253,6 +253,16 @@ fn what_needs_a_machine_says_so() {
     assert!(refused.unwrap_err().to_string().contains("cpu_bound"));
 }
 
+#[test]
+fn a_congestion_control_that_the_simulated_kernel_lacks_is_an_obstacle() {
+    let mut experiment = experiment("", "", "");
+    assert_eq!(obstacles(&experiment), Vec::<String>::new());
+    // As where the kernel that runs has it, so that the file is good.
+    experiment.flows.get_mut("up").unwrap().algorithm = Some("cdg".into());
+    let said = "a flow of 'a' has the congestion control 'cdg': the simulated kernel has bbr, cubic, reno, steady";
+    assert_eq!(obstacles(&experiment), [said]);
+}
+
 /// Why not, or the cap: 20 by a rule for round trips in this range, 50 by the next one.
 fn cap_within(range: &str, parts: &str) -> Result<u32, String> {
     let rules = format!("{{ match = {{ rtt = \"{range}\" }}, action = {{ cap = 20 }} }}, ");
