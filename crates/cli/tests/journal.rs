@@ -117,6 +117,13 @@ fn the_journal_keeps_the_last_events_and_goes_without_a_trace() {
     }
     assert!(totals.last() > Some(&40), "the log has wrapped");
 
+    // It is text, and made while it is read: no trace.
+    for command in ["explain", "report", "whatif"] {
+        let refused = transom().args([command, FILE]).output().expect("transom runs");
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success() && said.contains("print that with `cat`"), "{said}");
+    }
+
     let again = journal(&["install"]);
     assert!(!again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("journal remove"));

@@ -356,7 +356,14 @@ fn sniff(file: &mut File, magic: &mut [u8; 8]) -> Result<usize> {
             more => n += more,
         }
     }
-    file.rewind()?;
+    match file.rewind() {
+        // A file that the kernel makes while it is read.
+        Err(why) if why.kind() == std::io::ErrorKind::NotSeekable => bail!(
+            "it can only be read from front to back, as the text of `transom journal` can: print that with \
+             `cat`, or record the connections with `transom record`"
+        ),
+        done => done?,
+    }
     Ok(n)
 }
 
