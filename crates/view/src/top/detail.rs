@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::text::Line;
+use ratatui::text::{Line, Text};
 use ratatui::widgets::Widget;
 
 use super::app::App;
@@ -23,18 +23,23 @@ const WIDE: u16 = 130;
 
 pub fn draw(app: &App, scene: Scene<'_>, c: &Connection, area: Rect, to: &mut Buffer) {
     let Scene { model, theme, .. } = scene;
-    let [head, body, foot] =
-        Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)])
-            .areas(area);
-    table::header(app, scene, model.len()).render(head, to);
+    let top = table::header(app, scene, model.len(), area);
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(top.len() as u16),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    Text::from(top).render(head, to);
     table::keys(
         &[
             ("Esc", "table"),
-            (theme.sign("↑↓", "j/k"), "other connection"),
-            ("Space", "freeze"),
             ("?", "help"),
             ("q", "quit"),
+            ("Space", "freeze"),
+            (theme.sign("↑↓", "j/k"), "other connection"),
         ],
+        area.width,
         theme,
     )
     .render(foot, to);

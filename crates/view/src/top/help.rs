@@ -61,7 +61,8 @@ pub fn draw(scroll: u16, theme: Theme, area: Rect, to: &mut Buffer) {
     Paragraph::new(lines).scroll((scroll.min(last), 0)).render(body, to);
     let scrolls = if last > 0 { theme.sign("↑↓", "j/k") } else { "" };
     let more = if last > 0 { "more" } else { "" };
-    table::keys(&[("?", "back"), (scrolls, more), ("q", "quit")], theme).render(foot, to);
+    table::keys(&[("?", "back"), (scrolls, more), ("q", "quit")], area.width, theme)
+        .render(foot, to);
 }
 
 /// A name and what it means, in as many lines of `width` columns as that takes.

@@ -12,6 +12,7 @@ mod facts;
 mod family;
 mod help;
 mod history;
+mod lines;
 mod model;
 mod numbers;
 mod order;

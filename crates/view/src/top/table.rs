@@ -3,12 +3,13 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Modifier;
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::Widget;
 
-use super::app::App;
+use super::app::{App, Status};
 use super::column::{self, Column};
 use super::family::{Family, Row};
+use super::lines;
 use super::model::Model;
 use super::numbers::{self, aligned, fit, grouped, printable};
 use super::screen::Scene;
@@ -18,26 +19,25 @@ use super::theme::{Theme, Tone};
 /// Draws header, table and footer.
 pub fn draw(app: &mut App, scene: Scene<'_>, area: Rect, to: &mut Buffer) {
     let Scene { model, status, theme } = scene;
-    let note = u16::from(status.note.is_some() && area.height > 8);
-    let [head, note_line, titles, body, foot] = Layout::vertical([
-        Constraint::Length(1),
-        Constraint::Length(note),
+    let families = app.families(model);
+    let rows: Vec<(Row, &Family)> =
+        families.iter().flat_map(|family| family.rows().map(move |row| (row, family))).collect();
+    let connections = rows.iter().filter(|(row, _)| row.cookie().is_some()).count();
+    let mut top = header(app, scene, connections, area);
+    if let Some(note) = status.note.as_ref().filter(|_| area.height > 8) {
+        let note = Span::styled(printable(note, theme.ascii), theme.style(Tone::Warning));
+        top.extend(lines::of(vec![note], area.width.into(), usize::from(area.height / 6)));
+    }
+    let [head, titles, body, foot] = Layout::vertical([
+        Constraint::Length(top.len() as u16),
         Constraint::Length(1),
         Constraint::Fill(1),
         Constraint::Length(1),
     ])
     .areas(area);
     app.page = usize::from(body.height);
-    let families = app.families(model);
-    let rows: Vec<(Row, &Family)> =
-        families.iter().flat_map(|family| family.rows().map(move |row| (row, family))).collect();
     app.place(&rows.iter().map(|(row, _)| *row).collect::<Vec<_>>());
-    let connections = rows.iter().filter(|(row, _)| row.cookie().is_some()).count();
-    header(app, scene, connections).render(head, to);
-    if let Some(note) = &status.note {
-        let text = fit(&printable(note, theme.ascii), usize::from(area.width), theme.ascii);
-        Line::styled(text, theme.style(Tone::Warning)).render(note_line, to);
-    }
+    Text::from(top).render(head, to);
     let columns = column::choose(area.width, app.order.column);
     title_line(app, &columns, theme).render(titles, to);
     if rows.is_empty() {
@@ -50,7 +50,7 @@ pub fn draw(app: &mut App, scene: Scene<'_>, area: Rect, to: &mut Buffer) {
             to.set_style(line, Modifier::REVERSED);
         }
     }
-    footer(app, theme).render(foot, to);
+    footer(app, area.width, theme).render(foot, to);
 }
 
 fn nothing(app: &App, model: &Model) -> &'static str {
@@ -60,50 +60,57 @@ fn nothing(app: &App, model: &Model) -> &'static str {
     }
 }
 
-/// The line on top: how fast events come, what was lost, what is shown.
-pub fn header(app: &App, scene: Scene<'_>, shown: usize) -> Line<'static> {
+/// The lines on top: how fast events come, what was lost, what is shown. One where it has room for all.
+pub fn header(app: &App, scene: Scene<'_>, shown: usize, area: Rect) -> Vec<Line<'static>> {
     let Scene { model, status, theme } = scene;
-    let mut spans = vec![Span::styled("transom top", theme.style(Tone::Strong))];
+    let mut parts = vec![Span::styled("transom top", theme.style(Tone::Strong))];
     if app.frozen.is_some() {
         let frozen = theme.style(Tone::Accent).add_modifier(Modifier::REVERSED);
-        spans.push(Span::raw("  "));
-        spans.push(Span::styled(" FROZEN ", frozen));
+        parts.push(Span::styled(" FROZEN ", frozen));
     }
-    let mut plain = |text: String| spans.push(Span::raw(format!("  {text}")));
-    plain(format!("{} events/s", grouped(model.event_rate().round() as u64)));
+    parts.push(Span::raw(format!("{} events/s", grouped(model.event_rate().round() as u64))));
+    parts.extend(losses(status, theme));
+    let total = grouped(model.len() as u64);
+    let connections = if shown == model.len() {
+        format!("{total} connections")
+    } else {
+        format!("{} of {total} connections", grouped(shown as u64))
+    };
+    parts.push(Span::raw(connections));
+    if model.not_kept() > 0 {
+        parts.push(Span::raw(format!("{} not kept", grouped(model.not_kept()))));
+    }
+    let arrow =
+        if app.order.is_descending() { theme.sign("↓", "v") } else { theme.sign("↑", "^") };
+    parts.push(Span::raw(format!("by {} {arrow}", app.order.column.name())));
+    if !app.filter.is_empty() && app.editing.is_none() {
+        let text = format!("/{}", printable(&app.filter, theme.ascii));
+        parts.push(Span::styled(text, theme.style(Tone::Accent)));
+    }
+    // The connections have half of a low screen.
+    let most = usize::from(area.height / 4).max(1);
+    lines::of(parts, usize::from(area.width), most)
+}
+
+/// Events that were lost, and what was seen of segments without an event.
+fn losses(status: &Status, theme: Theme) -> Vec<Span<'static>> {
     let (unseen, lost): (Vec<_>, Vec<_>) =
         status.lost.iter().partition(|(cause, _)| cause.counts_segments());
+    let mut parts = Vec::new();
     if lost.is_empty() {
-        plain("lost 0".into());
+        parts.push(Span::raw("lost 0"));
     } else {
         let total = lost.iter().map(|(_, count)| count).sum();
         let causes: Vec<String> =
             lost.iter().map(|(cause, n)| format!("{cause} {}", grouped(*n))).collect();
-        let text = format!("  lost {} ({})", grouped(total), causes.join(", "));
-        spans.push(Span::styled(text, theme.style(Tone::Bad)));
+        let text = format!("lost {} ({})", grouped(total), causes.join(", "));
+        parts.push(Span::styled(text, theme.style(Tone::Bad)));
     }
-    for (cause, segments) in unseen {
-        let text = format!("  {} {}", grouped(segments), cause.told_as("events"));
-        spans.push(Span::styled(text, theme.style(Tone::Warning)));
-    }
-    let mut plain = |text: String| spans.push(Span::raw(format!("  {text}")));
-    let total = grouped(model.len() as u64);
-    if shown == model.len() {
-        plain(format!("{total} connections"));
-    } else {
-        plain(format!("{} of {total} connections", grouped(shown as u64)));
-    }
-    if model.not_kept() > 0 {
-        plain(format!("{} not kept", grouped(model.not_kept())));
-    }
-    let arrow =
-        if app.order.is_descending() { theme.sign("↓", "v") } else { theme.sign("↑", "^") };
-    plain(format!("by {} {arrow}", app.order.column.name()));
-    if !app.filter.is_empty() && app.editing.is_none() {
-        let text = format!("  /{}", printable(&app.filter, theme.ascii));
-        spans.push(Span::styled(text, theme.style(Tone::Accent)));
-    }
-    Line::from(spans)
+    parts.extend(unseen.into_iter().map(|(cause, segments)| {
+        let text = format!("{} {}", grouped(segments), cause.told_as("events"));
+        Span::styled(text, theme.style(Tone::Warning))
+    }));
+    parts
 }
 
 fn title_line(app: &App, columns: &[(Column, u16)], theme: Theme) -> Line<'static> {
@@ -155,7 +162,7 @@ fn row(
     Line::from(spans)
 }
 
-fn footer(app: &App, theme: Theme) -> Line<'static> {
+fn footer(app: &App, width: u16, theme: Theme) -> Line<'static> {
     if app.editing.is_some() {
         return Line::from(vec![
             Span::styled("/", theme.style(Tone::Accent)),
@@ -175,14 +182,21 @@ fn footer(app: &App, theme: Theme) -> Line<'static> {
             ("r", "reverse"),
             ("Space", if app.frozen.is_some() { "go on" } else { "freeze" }),
         ],
+        width,
         theme,
     )
 }
 
-/// A line of keys and what they do.
-pub fn keys(pairs: &[(&'static str, &'static str)], theme: Theme) -> Line<'static> {
+/// A line of keys and what they do: the first of them, as many as have room. The help has all.
+pub fn keys(pairs: &[(&'static str, &'static str)], width: u16, theme: Theme) -> Line<'static> {
     let mut spans = Vec::new();
+    let mut end = 0;
     for (key, action) in pairs {
+        end += numbers::columns(key) + 1 + numbers::columns(action);
+        if end > usize::from(width) {
+            break;
+        }
+        end += 2;
         spans.push(Span::styled(*key, theme.style(Tone::Strong)));
         spans.push(Span::styled(format!(" {action}  "), theme.style(Tone::Dim)));
     }

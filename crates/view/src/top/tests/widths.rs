@@ -53,3 +53,41 @@ fn the_help_says_the_same_on_a_narrow_screen() {
     };
     assert_eq!(words(40), words(200));
 }
+
+/// A screen in which everything is told that can be.
+fn busy(width: u16, height: u16, view: View) -> Vec<String> {
+    let mut app = App::new(Column::Rate, "i");
+    app.view = view;
+    let status = Status {
+        lost: vec![(LossCause::Ring, 12_345), (LossCause::UnseenSend, 21)],
+        note: Some("this kernel runs no probes: only samples, four times a second".into()),
+    };
+    let theme = Theme { colour: true, ascii: false };
+    draw_with(&mut app, &named(&["iperf3"]), &status, theme, width, height)
+}
+
+fn words_of(lines: &[String]) -> Vec<&str> {
+    lines.iter().flat_map(|line| line.split_whitespace()).collect()
+}
+
+#[test]
+fn the_lines_on_top_say_the_same_on_a_narrow_screen() {
+    let titles = |line: &String| line.contains("PROGRAM");
+    let (wide, narrow) = (busy(250, 24, View::Table), busy(40, 24, View::Table));
+    let above = |screen: &[String]| screen.iter().position(titles).expect("the titles");
+    assert_eq!((above(&wide), above(&narrow)), (2, 6), "{narrow:#?}");
+    assert_eq!(words_of(&narrow[..6]), words_of(&wide[..2]));
+    assert!(narrow[7].contains("iperf3"), "{narrow:#?}");
+    // On a low screen the connections come first.
+    let low = busy(40, 7, View::Table);
+    assert!(titles(&low[1]) && low[2].contains("iperf3"), "{low:#?}");
+}
+
+#[test]
+fn the_line_of_keys_ends_with_a_whole_one_on_a_narrow_screen() {
+    let last = |width: u16, view: View| busy(width, 24, view).pop().unwrap().trim().to_owned();
+    assert_eq!(last(40, View::Table), "? help  q quit  Enter detail  / filter");
+    assert_eq!(last(40, View::Detail(1)), "Esc table  ? help  q quit  Space freeze");
+    let all = "Esc table  ? help  q quit  Space freeze  ↑↓ other connection";
+    assert_eq!(last(60, View::Detail(1)), all);
+}
