@@ -286,6 +286,12 @@ fn a_full_disk_ends_the_recording_with_a_message_and_a_readable_file() {
     let trace = Trace::read(&file);
     assert!(trace.cut);
     assert!(!trace.events.is_empty());
+    // The file that is named is the one that was asked for, not one that is under way.
+    let output =
+        transom().arg("convert").args([&file, &disk.path().join("t.csv")]).output().unwrap();
+    let errors = text(&output);
+    assert!(errors.contains("t.csv: No space left on device"), "{errors}");
+    assert!(!errors.contains(".transom-") && !disk.path().join("t.csv").exists(), "{errors}");
 }
 
 #[test]

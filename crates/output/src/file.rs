@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, TempPath};
 
 use crate::exit::noted;
 use crate::unfinished::{self, UnderWay};
@@ -39,10 +39,12 @@ pub struct Output {
 enum Sink {
     Stream(BufWriter<File>),
     File {
-        temporary: BufWriter<NamedTempFile>,
+        temporary: BufWriter<File>,
+        /// Where that is until it is whole: removed when it is dropped.
+        place: TempPath,
         path: PathBuf,
         may_replace: bool,
-        /// Until it is in its place, or removed: dropped after `temporary`.
+        /// Until it is in its place, or removed: dropped after `place`.
         under_way: UnderWay,
     },
 }
@@ -116,8 +118,8 @@ impl Output {
         let name = self.name;
         let done = match self.sink {
             Sink::Stream(mut stream) => stream.flush().map_err(noted),
-            Sink::File { temporary, path, may_replace, under_way: _under_way } => {
-                put_in_place(temporary, &path, may_replace)
+            Sink::File { temporary, place, path, may_replace, under_way: _under_way } => {
+                put_in_place(temporary, place, &path, may_replace)
             }
         };
         done.with_context(|| format!("cannot write {name}"))
@@ -128,7 +130,7 @@ impl Output {
         match &self.sink {
             Sink::Stream(_) => Ok(()),
             Sink::File { temporary, .. } => {
-                temporary.get_ref().as_file().set_permissions(fs::Permissions::from_mode(mode))
+                temporary.get_ref().set_permissions(fs::Permissions::from_mode(mode))
             }
         }
     }
@@ -186,12 +188,19 @@ impl Sink {
         builder.prefix(&prefix).rand_bytes(RANDOM).permissions(permissions);
         let (file, place) =
             unfinished::begin(|| builder.tempfile_in(directory).map(NamedTempFile::into_parts))
+                .map_err(without_place)
                 .with_context(|| format!("cannot write {name}"))?;
         let under_way = UnderWay::note(&place);
-        let temporary = NamedTempFile::from_parts(file, place);
-        let temporary = BufWriter::with_capacity(BUFFER, temporary);
-        Ok(Sink::File { temporary, path, may_replace, under_way })
+        let temporary = BufWriter::with_capacity(BUFFER, file);
+        Ok(Sink::File { temporary, place, path, may_replace, under_way })
     }
+}
+
+/// Why it cannot be made, without its name, which nobody gave it.
+fn without_place(error: io::Error) -> io::Error {
+    let said = error.to_string();
+    let why = said.split(" at path \"").next().unwrap_or_default();
+    io::Error::new(error.kind(), why)
 }
 
 /// How the name of an unfinished file of this path begins; random letters end it. The longest names
@@ -322,16 +331,15 @@ fn may_replace(path: &Path, replace: Replace, name: &str) -> Result<()> {
 }
 
 fn put_in_place(
-    temporary: BufWriter<NamedTempFile>,
+    temporary: BufWriter<File>,
+    place: TempPath,
     path: &Path,
     may_replace: bool,
 ) -> io::Result<()> {
     let temporary = temporary.into_inner().map_err(io::IntoInnerError::into_error)?;
-    temporary.as_file().sync_all()?;
-    let done =
-        if may_replace { temporary.persist(path) } else { temporary.persist_noclobber(path) };
-    done.map_err(|error| error.error)?;
-    Ok(())
+    temporary.sync_all()?;
+    let done = if may_replace { place.persist(path) } else { place.persist_noclobber(path) };
+    done.map_err(|error| error.error)
 }
 
 #[cfg(test)]

@@ -181,6 +181,10 @@ fn what_cannot_be_written_is_named() {
     assert!(refusal.contains("is a directory"), "{refusal}");
     let refusal = write(Path::new("/nowhere/at/all"), &[], Replace::Never, "x").unwrap_err();
     assert!(refusal.contains("/nowhere/at/all"), "{refusal}");
+    // No file can be made there; the one that was tried is nobody's business.
+    let refusal = write(Path::new("/proc/x"), &[], Replace::Never, "x").unwrap_err();
+    assert!(refusal.starts_with("cannot write /proc/x: "), "{refusal}");
+    assert!(!refusal.contains(".transom-"), "{refusal}");
     let refusal = write(Path::new("/dev/fd/1000"), &[], Replace::Never, "x").unwrap_err();
     assert!(refusal.contains("/dev/fd/1000"), "{refusal}");
 }
