@@ -1,7 +1,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use transom_event::{Event, LossCause};
 use transom_monitor::clock;
 use transom_view::top::{self, Column, MOST_CONNECTIONS, Source, TopOptions};
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long)]
     ascii: bool,
     /// Keep at most this many connections, the most active ones
-    #[arg(long, value_name = "N", default_value_t = MOST_CONNECTIONS)]
+    #[arg(long, value_name = "N", default_value_t = MOST_CONNECTIONS, value_parser = at_least_one)]
     max_connections: usize,
     #[command(flatten)]
     naming: NamingArgs,
@@ -93,6 +93,12 @@ impl Source for Live {
     fn note(&self) -> Option<String> {
         self.monitor.note()
     }
+}
+
+fn at_least_one(text: &str) -> Result<usize> {
+    let number = text.parse().with_context(|| format!("'{text}' is no whole number"))?;
+    ensure!(number > 0, "0 connections would show nothing: give at least 1");
+    Ok(number)
 }
 
 pub fn run(args: Args) -> Result<ExitCode> {

@@ -22,6 +22,7 @@ use transom_monitor::is_refusal;
 use transom_output::{note, say, text_of};
 
 use crate::filters::duration;
+use crate::service::port;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -111,7 +112,7 @@ struct Apply {
 #[derive(clap::Args)]
 struct Set {
     /// Congestion control: steady, or one that the kernel has
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, visible_alias = "cc", value_name = "NAME")]
     algorithm: Option<String>,
     /// Upper limit of the window, segments
     #[arg(long, value_name = "SEGMENTS", allow_negative_numbers = true)]
@@ -131,8 +132,9 @@ struct Set {
     /// Connections that this program made; up to 4 names
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = "Which connections")]
     program: Vec<String>,
-    /// Port of either end; up to 16
-    #[arg(long, value_delimiter = ',', value_name = "PORT", help_heading = "Which connections")]
+    /// Port of either end: a number, or a name of /etc/services; up to 16
+    #[arg(long, value_delimiter = ',', value_name = "PORT", value_parser = port_or_number,
+          help_heading = "Which connections")]
     port: Vec<i64>,
     /// Address of the other end: 192.0.2.1, 10.0.0.0/8, 2001:db8::/32; up to 16
     #[arg(long, value_delimiter = ',', value_name = "PREFIX", help_heading = "Which connections")]
@@ -266,6 +268,11 @@ fn apply_routes(policy: &Policy, scope: &Scope, args: &Apply) -> Result<()> {
         std::thread::sleep(engine::TICK);
     }
     routes::clear(scope)
+}
+
+/// Which numbers are ports is told with all else that is wrong.
+fn port_or_number(text: &str) -> Result<i64> {
+    text.parse().or_else(|_| port(text).map(i64::from))
 }
 
 /// The rule that the words of `set` make, checked as one of a file.

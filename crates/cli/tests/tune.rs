@@ -371,6 +371,7 @@ fn set_is_checked_as_a_rule_of_a_policy_is() {
         (["--backoff", "0", "--cap", "50"], "--backoff: backoff is a parameter of steady"),
         (["--gain", "2", "--cap", "50"], "--gain: gain is a parameter of steady"),
         (["--port", "0", "--cap", "50"], "--port: port 0: give 1 to 65535"),
+        (["--port", "nonsuch", "--cap", "50"], "neither a port from 1 to 65535 nor a service"),
         (["--algorithm", "vegas", "--cap", "1"], "--cap: cap = 1: give 2 to 1000000"),
         (["--cap", "-5", "--port", "7"], "--cap: cap = -5: give 2 to 1000000"),
         (["--initial-window", "-1", "--port", "7"], "initial_window = -1: give 1 to 255"),
@@ -383,6 +384,10 @@ fn set_is_checked_as_a_rule_of_a_policy_is() {
         let refused = refusal(&path, &all);
         assert!(refused.contains(said), "{words:?}: {refused}");
     }
+    // The names of options and ports that other commands know are known here.
+    let _setting = Setting::of(path.left.name(), &["--port", "https,7", "--cc", "cubic"]);
+    let status = tuned(&["status", "--netns", path.left.name()]);
+    assert!(status.contains("cubic: port 443 or 7"), "{status}");
 }
 
 #[test]

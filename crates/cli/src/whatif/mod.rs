@@ -44,7 +44,7 @@ pub struct Args {
     #[command(flatten)]
     chosen: ChosenArgs,
     /// Another congestion control algorithm
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, visible_alias = "algorithm", value_name = "NAME", value_delimiter = ',')]
     cc: Vec<String>,
     /// Another initial window, segments
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=255))]
