@@ -114,9 +114,10 @@ pub fn program(datagrams: bool) -> Vec<sock_filter> {
             on(&mut code, call, &[give(NOTIFY)]);
         }
     } else {
-        let flags = [load(argument_low(2)), jump(libc::BPF_JSET, NOT_OF_PAIRS, 0, 1)];
-        on(&mut code, libc::SYS_sendmsg, &[&flags[..], &[give(NOTIFY), give(ALLOW)]].concat());
+        on(&mut code, libc::SYS_sendmsg, &flagged(2, NOT_OF_PAIRS));
+        on(&mut code, libc::SYS_sendmmsg, &flagged(3, NOT_OF_PAIRS));
     }
+    on(&mut code, libc::SYS_splice, &flagged(5, libc::SPLICE_F_MORE));
     // Its submissions would pass us by.
     on(&mut code, libc::SYS_io_uring_setup, &[give(NO_SUCH_CALL)]);
     code.push(give(ALLOW));
@@ -185,6 +186,11 @@ fn addressed() -> Vec<sock_filter> {
         give(NOTIFY),
         give(ALLOW),
     ]
+}
+
+/// With one of these flags in an argument.
+fn flagged(argument: u32, flags: u32) -> [sock_filter; 4] {
+    [load(argument_low(argument)), jump(libc::BPF_JSET, flags, 0, 1), give(NOTIFY), give(ALLOW)]
 }
 
 /// Of `ioctl`, the requests that sockets of a stack answer.
@@ -368,6 +374,11 @@ mod tests {
         for datagrams in [true, false] {
             assert_eq!(call(datagrams, libc::SYS_sendto, [3, 1, 1, more, 0, 0]), NOTIFY);
             assert_eq!(call(datagrams, libc::SYS_sendmsg, [3, 1, more, 0, 0, 0]), NOTIFY);
+            assert_eq!(call(datagrams, libc::SYS_sendmmsg, [3, 1, 2, more, 0, 0]), NOTIFY);
+            let splice =
+                |flags: u32| call(datagrams, libc::SYS_splice, [3, 0, 4, 0, 7, u64::from(flags)]);
+            assert_eq!(splice(libc::SPLICE_F_MORE | libc::SPLICE_F_MOVE), NOTIFY);
+            assert_eq!(splice(libc::SPLICE_F_MOVE | libc::SPLICE_F_NONBLOCK), ALLOW);
         }
     }
 

@@ -21,6 +21,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod address;
+mod buffers;
 mod calls;
 mod closings;
 mod command;

@@ -40,9 +40,9 @@ impl Call {
         self.nr == other.nr && self.args[..count] == other.args[..count]
     }
 
-    /// The first argument of all calls but `socket`.
+    /// The descriptor that all calls but `socket` are about; of `splice`, where the bytes go.
     pub fn fd(&self) -> RawFd {
-        self.int(0)
+        if c_long::from(self.nr) == libc::SYS_splice { self.int(2) } else { self.int(0) }
     }
 }
 
@@ -51,7 +51,7 @@ fn argument_count(nr: i32) -> usize {
         libc::SYS_listen | libc::SYS_shutdown => 2,
         libc::SYS_accept4 | libc::SYS_sendmmsg => 4,
         libc::SYS_getsockopt | libc::SYS_setsockopt | libc::SYS_recvmmsg => 5,
-        libc::SYS_sendto | libc::SYS_recvfrom => 6,
+        libc::SYS_sendto | libc::SYS_recvfrom | libc::SYS_splice => 6,
         _ => 3,
     }
 }

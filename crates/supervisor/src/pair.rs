@@ -12,10 +12,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::errno::{Errno, Result};
 use crate::system;
 
-/// What each direction of a pair may hold, bytes of payload and kernel overhead; the kernel doubles
-/// it, and cuts it to `net.core.wmem_max` without `CAP_NET_ADMIN`.
-pub const BUFFER: i32 = 512 * 1024;
-
 const ZEROS: [u8; 4096] = [0; 4096];
 
 /// Strangers may fill it: it is in the abstract namespace.
@@ -37,8 +33,6 @@ impl Pair {
             Errno::check(made.into())?;
             (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1]))
         };
-        widen(ours.as_fd());
-        widen(theirs.as_fd());
         Ok(Self { ours, theirs })
     }
 }
@@ -88,7 +82,6 @@ impl Meeting {
             let ours = self.accept()?;
             // Whoever else finds the name is sent away.
             if system::peer_pid(ours.as_fd())? == std::process::id() as i32 {
-                widen(ours.as_fd());
                 return Ok(ours);
             }
         }
@@ -145,9 +138,9 @@ pub fn empty(ours: BorrowedFd, filled: usize) {
     }
 }
 
-/// Gives an end its full buffer. The most that we may is enough.
-pub fn widen(end: BorrowedFd) {
-    let size = BUFFER.to_ne_bytes();
+/// Lets an end send so much before its peer reads. The most that we may is enough.
+pub fn resize(end: BorrowedFd, bytes: i32) {
+    let size = bytes.to_ne_bytes();
     if system::set_option(end, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &size).is_err() {
         let _ = system::set_option(end, libc::SOL_SOCKET, libc::SO_SNDBUF, &size);
     }
@@ -225,7 +218,7 @@ mod tests {
         assert_eq!(events(theirs.as_fd()), 0);
         assert_eq!(system::send(theirs.as_fd(), b"early", 0), Err(Errno(libc::EAGAIN)));
         empty(ours.as_fd(), filled);
-        widen(theirs.as_fd());
+        resize(theirs.as_fd(), 64 * 1024);
         assert_eq!(events(theirs.as_fd()), libc::POLLOUT);
         assert_eq!(system::send(theirs.as_fd(), b"data", 0), Ok(4));
         let mut bytes = [0; 16];

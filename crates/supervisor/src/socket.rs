@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use crate::address::Address;
+use crate::buffers::Buffers;
 use crate::closings::Watched;
 use crate::datagram::Datagram;
 use crate::errno::Errno;
@@ -89,6 +90,8 @@ pub struct Socket {
     pub filled: usize,
     /// The program's end has the smallest send buffer, which its next call must widen.
     pub narrow: bool,
+    /// What the pair may hold.
+    pub buffers: Buffers,
     /// Thread and descriptor that used it last.
     pub holder: (i32, RawFd),
     pub waiting: Vec<Request>,

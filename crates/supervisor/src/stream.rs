@@ -6,6 +6,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::BorrowedFd;
 
+use crate::buffers::Buffers;
 use crate::calls::requests;
 use crate::errno::{Errno, Result};
 use crate::stack::{SocketId, Stack};
@@ -72,7 +73,7 @@ pub struct Stream {
     outbound: Held,
     /// From the stack, not yet taken by the pair.
     inbound: Held,
-    /// Of the bytes that lie in the pair, how many were sent with more to come behind them.
+    /// Of the bytes that lie in the pair or are being written, how many have more to come behind them.
     more_behind: usize,
     /// The program has closed or shut down its sending side, and we have read up to there.
     pub program_ended: bool,
@@ -108,7 +109,7 @@ impl Stream {
         self.end_passed
     }
 
-    /// The program has more to come behind so many bytes in the pair.
+    /// The program has more to come behind the next so many bytes of the pair.
     pub fn more_behind(&mut self, bytes: usize) {
         self.more_behind = bytes;
     }
@@ -139,25 +140,29 @@ impl Stream {
         stack: &mut dyn Stack,
         id: SocketId,
         ours: BorrowedFd,
+        most: Buffers,
         scratch: &mut [u8],
     ) -> Result<Pumped> {
-        let sent = self.pump_out(stack, id, ours, scratch)?;
+        let sent = self.pump_out(stack, id, ours, most, scratch)?;
         if sent == Pumped::ClosedUnread {
             return Ok(sent);
         }
-        let received = self.pump_in(stack, id, ours, scratch)?;
+        let received = self.pump_in(stack, id, ours, most, scratch)?;
         let idle = sent == Pumped::Idle && received == Pumped::Idle;
         Ok(if idle { Pumped::Idle } else { Pumped::More })
     }
 
     /// From the program to the stack.
-    pub fn pump_out(
+    fn pump_out(
         &mut self,
         stack: &mut dyn Stack,
         id: SocketId,
         ours: BorrowedFd,
+        most: Buffers,
         scratch: &mut [u8],
     ) -> Result<Pumped> {
+        let most = most.outbound_at_once();
+        let scratch = first(scratch, most);
         let mut moved = 0;
         while moved < SHARE {
             if !self.outbound.is_empty() {
@@ -173,6 +178,10 @@ impl Stream {
                     // The peer may have ended the connection altogether meanwhile.
                     let _ = stack.shutdown(id, libc::SHUT_WR);
                 }
+                return Ok(Pumped::Idle);
+            }
+            // What is in our hands makes room in the pair for more.
+            if most.is_some() && stack.poll(id) & libc::EPOLLOUT as u32 == 0 {
                 return Ok(Pumped::Idle);
             }
             // Behind the last byte a plain `recv` would throw away an urgent byte that is written
@@ -209,8 +218,10 @@ impl Stream {
         stack: &mut dyn Stack,
         id: SocketId,
         ours: BorrowedFd,
+        most: Buffers,
         scratch: &mut [u8],
     ) -> Result<Pumped> {
+        let scratch = first(scratch, most.inbound_at_once());
         let mut moved = 0;
         while moved < SHARE && !self.deaf {
             if !self.inbound.is_empty() {
@@ -282,6 +293,11 @@ impl Stream {
             }
         }
     }
+}
+
+fn first(scratch: &mut [u8], most: Option<usize>) -> &mut [u8] {
+    let len = most.map_or(scratch.len(), |most| most.min(scratch.len()));
+    &mut scratch[..len]
 }
 
 /// To the stack. 0: there is no room now.

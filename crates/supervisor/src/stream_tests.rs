@@ -162,7 +162,8 @@ impl Bench {
 
     fn pump(&mut self) -> Result<Pumped> {
         let ours = self.pair.ours.as_fd();
-        self.stream.pump(&mut self.stack, SocketId(0), ours, &mut self.scratch)
+        let most = Buffers::default();
+        self.stream.pump(&mut self.stack, SocketId(0), ours, most, &mut self.scratch)
     }
 
     fn program_writes(&self, bytes: &[u8]) {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Options;
+use crate::buffers::Buffers;
 use crate::calls::requests::SIOCOUTQ;
 use crate::closings::Closings;
 use crate::errno::{Errno, Result};
@@ -135,6 +136,7 @@ impl<'a> Supervisor<'a> {
             inode,
             filled: 0,
             narrow: false,
+            buffers: Buffers::default(),
             holder: (0, -1),
             waiting: Vec::new(),
             presence: Presence::Held,
@@ -177,13 +179,24 @@ impl<'a> Supervisor<'a> {
         if full {
             socket.filled = pair::fill(theirs)?;
             socket.narrow = true;
-        } else {
-            pair::widen(theirs);
         }
         self.epoll.add(ours.as_raw_fd(), PAIR_EVENTS | ROOM, key)?;
         socket.watches_room = true;
         socket.ours = Some(ours);
         Ok(())
+    }
+
+    /// Gives the pair of a connection the buffers that go with those of the stack's socket. What was
+    /// filled stays full.
+    pub fn fit(&mut self, key: u64, theirs: BorrowedFd) {
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        let (State::Connecting(_) | State::Connected(_)) = socket.state else { return };
+        let Some(ours) = &socket.ours else { return };
+        socket.buffers = Buffers::of(self.stack, socket.id);
+        pair::resize(ours.as_fd(), socket.buffers.inbound());
+        if !socket.narrow {
+            pair::resize(theirs, socket.buffers.outbound());
+        }
     }
 
     /// Closes the stack's socket and forgets it.
@@ -301,7 +314,8 @@ impl<'a> Supervisor<'a> {
         }
         match &mut socket.state {
             State::Connected(stream) => {
-                match stream.pump(self.stack, socket.id, ours.as_fd(), &mut self.scratch) {
+                let (ours, most) = (ours.as_fd(), socket.buffers);
+                match stream.pump(self.stack, socket.id, ours, most, &mut self.scratch) {
                     Ok(Pumped::Idle) => {}
                     Ok(Pumped::More) => self.again.push(key),
                     Ok(Pumped::ClosedUnread) => return self.reset(key),

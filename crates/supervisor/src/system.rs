@@ -138,6 +138,13 @@ pub fn unread(fd: BorrowedFd) -> Result<usize> {
     Ok(bytes as usize)
 }
 
+/// The bytes in a pipe; an error for whatever else it is.
+pub fn in_pipe(fd: BorrowedFd) -> Result<usize> {
+    // SAFETY: no pointers.
+    Errno::check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETPIPE_SZ) }.into())?;
+    unread(fd)
+}
+
 pub fn shutdown(fd: BorrowedFd, how: i32) -> Result<()> {
     // SAFETY: no pointers.
     Errno::check(unsafe { libc::shutdown(fd.as_raw_fd(), how) }.into()).map(drop)

@@ -90,6 +90,7 @@ const CALLS: &[(i64, &str)] = calls! {
     getpeername = SYS_getpeername getsockopt = SYS_getsockopt setsockopt = SYS_setsockopt
     shutdown = SYS_shutdown sendto = SYS_sendto sendmsg = SYS_sendmsg sendmmsg = SYS_sendmmsg
     recvfrom = SYS_recvfrom recvmsg = SYS_recvmsg recvmmsg = SYS_recvmmsg ioctl = SYS_ioctl
+    splice = SYS_splice
 };
 
 fn name(nr: i32) -> &'static str {

@@ -140,6 +140,7 @@ impl Supervisor<'_> {
             socket.accepted = true;
             socket.abort = abort;
         }
+        self.fit(key, theirs.as_fd());
         Ok((key, theirs))
     }
 

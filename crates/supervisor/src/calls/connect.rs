@@ -50,10 +50,12 @@ impl Supervisor<'_> {
             Ok(()) if fresh && !disconnects => {
                 self.join(key, theirs, false)?;
                 self.set_state(key, State::Connected(Stream::default()));
+                self.fit(key, theirs);
             }
             Err(errno @ Errno(libc::EINPROGRESS)) if fresh => {
                 self.join(key, theirs, true)?;
                 self.set_state(key, State::Connecting(address));
+                self.fit(key, theirs);
                 return self.wait_connected(key, theirs, request, errno);
             }
             // The failure of the attempt before is reported, and it may connect anew.
@@ -148,12 +150,13 @@ impl Supervisor<'_> {
     fn stands(&mut self, key: u64) {
         let theirs = self.program_end(key);
         let Some(socket) = self.sockets.get_mut(&key) else { return };
-        let Some(ours) = &socket.ours else { return };
         // First the buffer: nobody who sees the pair writable is to find it small.
         if let Some(theirs) = theirs {
-            pair::widen(theirs.as_fd());
             socket.narrow = false;
+            self.fit(key, theirs.as_fd());
         }
+        let Some(socket) = self.sockets.get_mut(&key) else { return };
+        let Some(ours) = &socket.ours else { return };
         pair::empty(ours.as_fd(), socket.filled);
         socket.filled = 0;
         socket.state = State::Connected(Stream::default());

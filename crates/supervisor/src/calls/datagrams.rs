@@ -21,7 +21,7 @@ use crate::supervisor::Supervisor;
 use crate::system;
 
 /// `UIO_MAXIOV`: the kernel cuts a vector of messages to as many.
-const MAX_MESSAGES: usize = 1024;
+pub(super) const MAX_MESSAGES: usize = 1024;
 
 /// A datagram that was taken from the pair, or an error message from the stack's queue of them.
 struct Taken {

@@ -155,11 +155,12 @@ impl Supervisor<'_> {
             self.watch(key, theirs);
         }
         let Some(socket) = self.sockets.get_mut(&key) else { return Ok(Answer::Native) };
+        let stream = socket.is_stream();
         if socket.narrow && matches!(socket.state, State::Connected(_)) {
             socket.narrow = false;
-            pair::widen(theirs);
+            self.fit(key, theirs);
         }
-        if first && socket.is_stream() {
+        if first && stream {
             // What it wrote before this call is to be with the stack before it.
             self.pump(key);
             if !self.sockets.contains_key(&key) {
@@ -186,6 +187,8 @@ impl Supervisor<'_> {
             libc::SYS_setsockopt => self.setsockopt(key, theirs, call),
             libc::SYS_shutdown => self.shutdown(key, theirs, call),
             libc::SYS_ioctl => self.ioctl(key, theirs, call),
+            // A datagram's own socket knows what more to come means.
+            libc::SYS_splice if !stream => Ok(Answer::Native),
             _ if stream => self.stream_message(key, theirs, request),
             libc::SYS_sendto | libc::SYS_sendmsg | libc::SYS_sendmmsg => {
                 self.send_datagrams(key, theirs, request)

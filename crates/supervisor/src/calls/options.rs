@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use transom_link::options::{self, TCP_ZEROCOPY_RECEIVE};
 
 use super::Answer;
+use crate::buffers::Buffers;
 use crate::errno::{Errno, Result};
 use crate::loopback;
 use crate::memory::Memory;
@@ -169,6 +170,7 @@ impl Supervisor<'_> {
                 let bytes = self.int_option(key, libc::SO_RCVBUF) / 2;
                 loopback::make_room(theirs, bytes);
             }
+            _ if Buffers::are_of(level, name) => self.fit(key, theirs),
             _ => {}
         }
         Ok(Answer::Value(0))

@@ -2,16 +2,18 @@
 //!
 //! Nearly all run natively on the pair, which knows them. Those that a Unix socket takes otherwise
 //! than TCP does are carried out here: addresses, `MSG_MORE`, `MSG_TRUNC`, `MSG_PEEK | MSG_WAITALL`,
-//! and all on a socket that is not connected.
+//! and all on a socket that is not connected. `sendmmsg` with `MSG_MORE` and `splice` with
+//! `SPLICE_F_MORE` run natively, too, and behind their bytes the stack is told to wait.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use libc::c_long;
 
+use super::datagrams::MAX_MESSAGES;
 use super::{Answer, read_address};
 use crate::errno::{Errno, Result};
-use crate::memory::{Memory, Piece};
-use crate::message::Header;
+use crate::memory::{self, Memory, Piece};
+use crate::message::{Header, MULTI_BYTES};
 use crate::notify::Call;
 use crate::socket::{Failure, Request, State};
 use crate::supervisor::Supervisor;
@@ -73,6 +75,16 @@ impl Supervisor<'_> {
         match c_long::from(call.nr) {
             libc::SYS_sendto | libc::SYS_sendmsg => self.send_bytes(key, theirs, request),
             libc::SYS_recvfrom | libc::SYS_recvmsg => self.receive_bytes(key, theirs, request),
+            libc::SYS_sendmmsg if call.int(3) & libc::MSG_MORE != 0 => {
+                let bytes = self.bytes_of_messages(call);
+                self.hold_back(key, bytes);
+                Ok(Answer::Native)
+            }
+            libc::SYS_splice => {
+                let bytes = self.bytes_to_splice(call);
+                self.hold_back(key, bytes);
+                Ok(Answer::Native)
+            }
             _ => Ok(Answer::Native),
         }
     }
@@ -129,7 +141,7 @@ impl Supervisor<'_> {
                 Ok(sent) => {
                     done += sent;
                     if message.flags & libc::MSG_MORE != 0 {
-                        self.hold_back(key);
+                        self.hold_back(key, 0);
                     }
                 }
                 Err(Errno(libc::EAGAIN)) if message.flags & libc::MSG_DONTWAIT == 0 => {
@@ -148,13 +160,37 @@ impl Supervisor<'_> {
         Ok(Answer::Value(done as i64))
     }
 
-    /// More is to come behind all that is in the pair now.
-    fn hold_back(&mut self, key: u64) {
+    /// More is to come behind all that is in the pair now, and behind so many bytes that the call
+    /// itself writes there.
+    fn hold_back(&mut self, key: u64, coming: usize) {
         if let Some(socket) = self.sockets.get_mut(&key)
             && let (State::Connected(stream), Some(ours)) = (&mut socket.state, &socket.ours)
         {
-            stream.more_behind(system::unread(ours.as_fd()).unwrap_or(0));
+            stream.more_behind(system::unread(ours.as_fd()).unwrap_or(0) + coming);
         }
+    }
+
+    /// What lies in the pipe now, as far as it is wanted.
+    fn bytes_to_splice(&mut self, call: &Call) -> usize {
+        let pipe = self.processes.descriptor(call.tid, call.int(0));
+        let there = pipe.and_then(|pipe| system::in_pipe(pipe.as_fd())).unwrap_or(0);
+        there.min(call.args[4] as usize)
+    }
+
+    /// Of all messages of a `sendmmsg`. One of them cannot be read, or there is more than we move at
+    /// once: none is held back.
+    fn bytes_of_messages(&mut self, call: &Call) -> usize {
+        let memory = Memory(call.tid);
+        let pieces = |index: usize| {
+            let at = call.args[1].wrapping_add((index * MULTI_BYTES) as u64);
+            Header::read(memory, at)?.pieces(memory)
+        };
+        let count = (call.args[2] as u32 as usize).min(MAX_MESSAGES);
+        let all = (0..count).map(pieces).collect::<Result<Vec<_>>>();
+        let all = all.map(|all| all.concat()).unwrap_or_default();
+        let bytes = all.iter().map(|piece| piece.len).fold(0, usize::saturating_add);
+        let read = memory::copy_in(call.tid, &all, &mut self.scratch);
+        if read == Ok(bytes) { bytes } else { 0 }
     }
 
     fn receive_bytes(&mut self, key: u64, theirs: BorrowedFd, request: &Request) -> Result<Answer> {

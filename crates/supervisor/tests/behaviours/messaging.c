@@ -169,6 +169,55 @@ static void many_messages(void)
 	say("%s %s", text[0], text[1]);
 }
 
+static int unsent(int fd)
+{
+	int bytes = -1;
+
+	ioctl(fd, SIOCOUTQNSD, &bytes);
+	return bytes;
+}
+
+static void nodelay(int fd)
+{
+	int on = 1;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	pause_ms(50);
+}
+
+/* What has more to come waits for it in the stack, at most 0.2 s. */
+static void many_messages_held_back(void)
+{
+	int fd = to_peer(SINK);
+	struct iovec out[2] = {{"many", 4}, {"more", 4}};
+	struct mmsghdr messages[2] = {{.msg_hdr = {.msg_iov = out, .msg_iovlen = 1}},
+				      {.msg_hdr = {.msg_iov = out + 1, .msg_iovlen = 1}}};
+
+	nodelay(fd);
+	TELL(sendmmsg(fd, messages, 2, MSG_MORE));
+	say("%u %u %d", messages[0].msg_len, messages[1].msg_len, unsent(fd));
+	TELL(sendmmsg(fd, messages, 2, 0));
+	pause_ms(20);
+	say("%d", unsent(fd));
+}
+
+static void splice_held_back(void)
+{
+	int fd = to_peer(SINK), ends[2];
+
+	nodelay(fd);
+	if (pipe(ends) || write(ends[1], "first and last", 14) != 14)
+		return;
+	TELL(splice(ends[0], NULL, fd, NULL, 6, SPLICE_F_MORE));
+	say("%d", unsent(fd));
+	/* No more than the pipe has: the length is not what comes. */
+	TELL(splice(ends[0], NULL, fd, NULL, 4000, SPLICE_F_MORE));
+	say("%d", unsent(fd));
+	TELL(write(fd, "!", 1));
+	pause_ms(20);
+	say("%d", unsent(fd));
+}
+
 static void no_signal(void)
 {
 	int fd = to_peer(SINK);
@@ -312,6 +361,8 @@ const struct behaviour messaging[] = {
 	BEHAVIOUR(message_in_pieces),
 	BEHAVIOUR(message_arguments),
 	BEHAVIOUR(many_messages),
+	BEHAVIOUR(many_messages_held_back),
+	BEHAVIOUR(splice_held_back),
 	BEHAVIOUR(no_signal),
 	END,
 };

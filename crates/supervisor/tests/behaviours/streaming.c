@@ -60,6 +60,77 @@ static void bytes_unacknowledged(void)
 	say("%d", bytes > 0 && bytes <= written + 1);
 }
 
+/* All that a connection takes whose peer reads nothing. */
+static long filled(int fd)
+{
+	static char much[1 << 20];
+	long got, all = 0;
+
+	nonblocking(fd);
+	for (int pauses = 0; pauses < 5; pauses++) {
+		while ((got = write(fd, much, sizeof(much))) > 0)
+			all += got;
+		pause_ms(50);
+	}
+	TELL(got);
+	return all;
+}
+
+static int unsent(int fd)
+{
+	int bytes = -1;
+
+	ioctl(fd, SIOCOUTQNSD, &bytes);
+	return bytes;
+}
+
+/* The kernel doubles what it is told. */
+static void small_send_buffer(void)
+{
+	int fd = tcp(0), size = 32768;
+	char order = DEAF;
+
+	TELL(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+	to(fd, peer4);
+	if (write(fd, &order, 1) != 1)
+		return;
+	filled(fd);
+	say("%d", unsent(fd) > size / 2 && unsent(fd) < 6 * size);
+}
+
+static void small_send_buffer_later(void)
+{
+	int fd = to_peer(DEAF), size = 32768;
+
+	pause_ms(50);
+	TELL(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+	filled(fd);
+	say("%d", unsent(fd) > size / 2 && unsent(fd) < 6 * size);
+}
+
+static void small_receive_buffer(void)
+{
+	int from = tcp(0), client = tcp(0), size = 32768;
+	struct sockaddr_in address = loopback(0);
+
+	TELL(setsockopt(from, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size)));
+	TELL(setsockopt(client, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+	bind(from, (struct sockaddr *)&address, sizeof(address));
+	listen(from, 1);
+	TELL(connect_to(client, port_of(from)));
+	say("%d", accept(from, NULL, NULL) > 0);
+	say("%d", filled(client) < 12 * size);
+}
+
+static void little_unsent(void)
+{
+	int fd = to_peer(DEAF), limit = 32768;
+
+	TELL(setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &limit, sizeof(limit)));
+	filled(fd);
+	say("%d", unsent(fd) < 6 * limit);
+}
+
 static void write_with_a_timeout(void)
 {
 	static char much[16 << 20];
@@ -94,6 +165,18 @@ static void low_water_mark(void)
 	/* Who has read a part of it may wait for ever: the rest alone is below the mark. */
 	events(fd, POLLIN);
 	TELL(read(fd, text, sizeof(text)));
+}
+
+static void low_water_mark_in_poll(void)
+{
+	int fd = to_peer(IN_PARTS), mark = 35;
+	char text[64];
+
+	TELL(setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)));
+	pause_ms(100);
+	events(fd, 0);
+	/* Who reads without asking gets what is there. */
+	TELL(recv(fd, text, sizeof(text), MSG_DONTWAIT));
 }
 
 static void nonblocking_by_ioctl(void)
@@ -546,9 +629,14 @@ const struct behaviour streaming[] = {
 	BEHAVIOUR(bytes_unread),
 	BEHAVIOUR(bytes_unsent),
 	BEHAVIOUR(bytes_unacknowledged),
+	BEHAVIOUR(small_send_buffer),
+	BEHAVIOUR(small_send_buffer_later),
+	BEHAVIOUR(small_receive_buffer),
+	BEHAVIOUR(little_unsent),
 	BEHAVIOUR(write_with_a_timeout),
 	BEHAVIOUR(read_with_a_timeout),
 	BEHAVIOUR(low_water_mark),
+	BEHAVIOUR(low_water_mark_in_poll),
 	BEHAVIOUR(nonblocking_by_ioctl),
 	BEHAVIOUR(level_and_edge),
 	BEHAVIOUR(one_shot),
