@@ -1,6 +1,7 @@
 //! Linux as a library, as the stack that the supervisor works on.
 
 use std::collections::HashMap;
+use std::fs;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -61,6 +62,10 @@ const SETTINGS: [(&str, &str); 6] = [
     ("net.mptcp.add_addr_timeout", "1"),
 ];
 
+/// The most that a program may ask for: it reads the host's in `/proc/sys`. Where a namespace has not
+/// got one of them, the library keeps its own.
+const OF_THE_HOST: [&str; 3] = ["net.core.rmem_max", "net.core.wmem_max", "net.core.somaxconn"];
+
 /// Answers to other ports than ours would go to the host.
 fn set_as_asked(kernel: &mut Kernel, setting: &Sysctl, ports: &OurPorts) -> Result<()> {
     let parts = |key: &str| key.split(['/', '.']).map(str::to_owned).collect::<Vec<_>>();
@@ -84,6 +89,11 @@ fn booted(memory: usize, ports: &str) -> Result<Kernel> {
     kernel.set_sysctl("net.ipv4.tcp_mem", &memory::for_tcp(memory))?;
     for (name, value) in SETTINGS {
         kernel.set_sysctl(name, value)?;
+    }
+    for name in OF_THE_HOST {
+        if let Ok(value) = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))) {
+            kernel.set_sysctl(name, value.trim())?;
+        }
     }
     Ok(kernel)
 }

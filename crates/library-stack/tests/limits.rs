@@ -38,6 +38,23 @@ fn a_host_that_picks_from_all_ports_does_not_pick_ours() {
     bed.client.noticed_nothing();
 }
 
+/// It finds the limits in `/proc/sys`, which is the host's.
+#[test]
+fn a_program_gets_the_buffers_and_the_backlog_that_the_host_allows() {
+    needs_root!();
+    let bed = Bed::with_path();
+    bed.client.sysctl("net/core/somaxconn", "77");
+    let script = "import socket, struct\n\
+        s = socket.socket(); s.bind(('', 0)); s.listen(5000)\n\
+        limit = lambda name: int(open('/proc/sys/net/core/' + name).read())\n\
+        print('backlog', struct.unpack_from('I', s.getsockopt(6, socket.TCP_INFO, 104), 28)[0])\n\
+        for option, name in (socket.SO_SNDBUF, 'wmem_max'), (socket.SO_RCVBUF, 'rmem_max'):\n\
+        \x20 s.setsockopt(socket.SOL_SOCKET, option, 1 << 30)\n\
+        \x20 print(name, s.getsockopt(socket.SOL_SOCKET, option) == 2 * limit(name))";
+    let said = bed.run(&PATH, &["python3", "-c", script]).end().text();
+    assert_eq!(said.trim(), "backlog 77\nwmem_max True\nrmem_max True");
+}
+
 /// To one server there are as many connections as ports; then the library refuses as a kernel does.
 #[test]
 fn when_all_ports_are_used_connect_says_so() {
