@@ -86,8 +86,8 @@ fn the_lines_on_top_say_the_same_on_a_narrow_screen() {
 #[test]
 fn the_line_of_keys_ends_with_a_whole_one_on_a_narrow_screen() {
     let last = |width: u16, view: View| busy(width, 24, view).pop().unwrap().trim().to_owned();
-    assert_eq!(last(40, View::Table), "? help  q quit  Enter detail  / filter");
-    assert_eq!(last(40, View::Detail(1)), "Esc table  ? help  q quit  Space freeze");
+    assert_eq!(last(44, View::Table), "? help  q quit  Enter detail  / filter");
+    assert_eq!(last(44, View::Detail(1)), "Esc table  ? help  q quit  Space freeze");
     let all = "Esc table  ? help  q quit  Space freeze  ↑↓ other connection";
     assert_eq!(last(60, View::Detail(1)), all);
 }
