@@ -1,14 +1,14 @@
 //! The file that holds the group's key.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
-use transom_output::{note, say, text_of};
+use transom_output::{Output, Replace, note, say, text_of};
 use transom_peers::seal::GroupKey;
 
 pub const DEFAULT: &str = "/etc/transom/peer.key";
@@ -43,16 +43,14 @@ fn create(path: &Path) -> Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
     }
-    let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-    let mut file = match opened {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            bail!("{} exists already; remove it if the group shall have a new key", path.display())
-        }
-        other => other.with_context(|| format!("creating {}", path.display()))?,
-    };
-    writeln!(file, "{}", GroupKey::new(random()?).to_text())?;
-    file.sync_all()?;
-    Ok(())
+    if path.symlink_metadata().is_ok() {
+        bail!("{} exists already; remove it if the group shall have a new key", path.display());
+    }
+    let key = GroupKey::new(random()?).to_text();
+    // Whole or not at all: half a key would be in the way of the next one.
+    let mut file = Output::open_private(path, &[], Replace::Never)?;
+    writeln!(file, "{key}").with_context(|| format!("cannot write {}", path.display()))?;
+    file.finish()
 }
 
 /// Reads the key, if nobody else can.
@@ -90,6 +88,8 @@ pub fn read(path: &Path) -> Result<GroupKey> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use transom_testbed::{SmallDisk, needs_root};
+
     use super::*;
 
     #[test]
@@ -101,6 +101,20 @@ mod tests {
         assert_eq!(fs::metadata(&one).unwrap().mode() & 0o777, 0o600);
         assert!(read(&one).unwrap() != read(&other).unwrap());
         assert!(create(&one).unwrap_err().to_string().contains("exists already"));
+    }
+
+    #[test]
+    fn a_key_that_a_full_disk_does_not_take_leaves_nothing_in_the_way_of_the_next() {
+        needs_root!();
+        let disk = SmallDisk::mount(16);
+        disk.fill("fill", 0);
+        let path = disk.path().join("key");
+        let error = format!("{:#}", create(&path).unwrap_err());
+        assert!(error.contains("key: No space left on device"), "{error}");
+        assert!(!path.exists());
+        fs::remove_file(disk.path().join("fill")).unwrap();
+        create(&path).unwrap();
+        read(&path).unwrap();
     }
 
     #[test]

@@ -9,15 +9,17 @@ use transom_machine::signals::Signals;
 use zenoh::{Config, Wait};
 
 use crate::over_zenoh::{failed, set};
+use crate::run::endpoint;
 use transom_output::say;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Where terminals reach it
-    #[arg(long, value_name = "ENDPOINT", default_values = ["udp/0.0.0.0:7447", "tcp/0.0.0.0:7447"])]
+    #[arg(long, value_name = "ENDPOINT", value_parser = endpoint,
+          default_values = ["udp/0.0.0.0:7447", "tcp/0.0.0.0:7447"])]
     listen: Vec<String>,
     /// Other routers to join
-    #[arg(long, value_name = "ENDPOINT")]
+    #[arg(long, value_name = "ENDPOINT", value_parser = endpoint)]
     connect: Vec<String>,
 }
 

@@ -71,7 +71,8 @@ fn class(text: &str) -> Result<u16, String> {
     }
 }
 
-fn endpoint(text: &str) -> Result<String, String> {
+/// Of a router, as Zenoh writes it.
+pub fn endpoint(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("udp/").or(text.strip_prefix("tcp/"));
     match address.map(|address| address.to_socket_addrs().is_ok()) {
         Some(true) => Ok(text.into()),

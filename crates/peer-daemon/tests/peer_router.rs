@@ -2,7 +2,7 @@
 
 mod peering;
 
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use peering::{
     Group, Lan, Namespace, PROGRAM, Terminal, names, needs_root, wait_for, wait_until_all_see,
@@ -96,4 +96,19 @@ fn peers_of_zenoh_find_each_other_without_a_router() {
     let (lan, group) = (Lan::new(95), Group::new());
     let terminals = lan.terminals(3, &group, &["--dry-run", "--via", "zenoh"]);
     wait_until_all_see(&terminals, &names(1..=3));
+}
+
+#[test]
+fn an_endpoint_that_is_none_is_refused_in_plain_words() {
+    for option in ["--listen", "--connect"] {
+        for (endpoint, said) in [
+            ("192.0.2.1:7447", "must begin with udp/ or tcp/: udp/192.0.2.1:7447"),
+            ("udp/192.0.2.1", "no such host, or no port after it"),
+        ] {
+            let mut router = Command::new(PROGRAM);
+            let refused = router.args(["router", option, endpoint]).output().expect("it runs");
+            let errors = String::from_utf8_lossy(&refused.stderr);
+            assert!(!refused.status.success() && errors.contains(said), "{option}: {errors}");
+        }
+    }
 }
