@@ -37,6 +37,12 @@ LOADS = [
     ("echo", 4, "100-byte requests and replies, 4 connections", 0.95),
 ]
 
+# Filters that no connection of a load passes.
+BYSTANDERS = {
+    ("--port", "1"): "by port",
+    ("--pid", str(os.getpid())): "by process, which the probes of all system calls tell",
+}
+
 
 def load(mode, connections, seconds=SECONDS):
     """Bytes or messages a second."""
@@ -142,6 +148,20 @@ def measure_packets(mode, connections, where):
             file.unlink()
         print(f"  {mode} {pair} with packets: {ratios[-1]:.3f}", flush=True)
     return statistics.median(ratios), captured, late
+
+
+def measure_bystanders(where):
+    """What a recording of other connections costs the requests and replies of 4 connections."""
+    ratios = {}
+    for words in BYSTANDERS:
+        ratios[words] = []
+        for pair in range(PAIRS):
+            alone = load("echo", 4)
+            observer = record(where / "bystanders.parquet", *words)
+            ratios[words].append(load("echo", 4) / alone)
+            observer.stop(SIGINT)
+            print(f"  {' '.join(words)} {pair}: {ratios[words][-1]:.3f}", flush=True)
+    return ratios
 
 
 def measure_web(where):
@@ -319,6 +339,14 @@ def write_packets(packets):
         for mode, _, name, _ in LOADS]
 
 
+def write_bystanders(ratios):
+    lines = ["| filter | with ÷ without |", "|---|---|"]
+    for words, name in BYSTANDERS.items():
+        of = ratios[words]
+        lines.append(f"| {name} | {statistics.median(of):.3f} ({min(of):.3f}–{max(of):.3f}) |")
+    return lines
+
+
 def write_life(nginx, paced):
     low, high = nginx["rates"]
     least, most = nginx["p99s"]
@@ -338,7 +366,7 @@ def write_life(nginx, paced):
     ]
 
 
-def write(results, packets, life, kernel, rivals, report):
+def write(results, packets, life, bystanders, kernel, rivals, report):
     cost, floor = kernel
     lines = [
         "# Benchmarks", "",
@@ -359,6 +387,10 @@ def write(results, packets, life, kernel, rivals, report):
         "largest resident set, including the rings (target ≤ 64 MiB).", "",
         "## Loads that look like life", "",
         *write_life(*life), "",
+        "## Connections that are not recorded", "",
+        "The requests and replies of 4 connections, while other connections are recorded: what a "
+        "filter costs those that do not pass it.", "",
+        *write_bystanders(bystanders), "",
         "## With packets", "",
         "`transom record --pcap` captures the headers of all packets, too. Medians of 3 pairs.", "",
         *write_packets(packets), "",
@@ -413,7 +445,8 @@ def main():
         results = {m: measure_load(m, n, where) for m, n, _, _ in LOADS}
         packets = {m: measure_packets(m, n, where) for m, n, _, _ in LOADS}
         life = measure_web(where), measure_paced(where)
-        write(results, packets, life, measure_cost(where), measure_rivals(where), measure_report(where))
+        bystanders = measure_bystanders(where)
+        write(results, packets, life, bystanders, measure_cost(where), measure_rivals(where), measure_report(where))
 
 
 if __name__ == "__main__":

@@ -65,14 +65,20 @@ struct {
 /* How many are in `crowded_out`: usually none, and the lookup is a call. */
 u32 crowded = 0;
 
-static __always_inline struct by_address *place_of(u64 address)
+static __always_inline u32 place_number(u64 address)
 {
 	u32 at;
 
 	/* The verifier does not compute with a pointer to a socket, but lets half of it be copied. */
 	asm volatile("%0 = %1" : "=w"(at) : "w"((u32)address));
 	/* Knuth's multiplicative hash; sockets are aligned, so the low bits differ little. */
-	at = at * 0x9e3779b1U >> (32 - PLACES_BITS);
+	return at * 0x9e3779b1U >> (32 - PLACES_BITS);
+}
+
+static __always_inline struct by_address *place_of(u64 address)
+{
+	u32 at = place_number(address);
+
 	return bpf_map_lookup_elem(&places, &at);
 }
 

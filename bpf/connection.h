@@ -7,7 +7,7 @@
 #ifndef TRANSOM_CONNECTION_H
 #define TRANSOM_CONNECTION_H
 
-#include "addresses.h"
+#include "bystander.h"
 #include "chosen.h"
 #include "filter.h"
 #include "process.h"
@@ -235,6 +235,7 @@ static __noinline bool start_watching(struct connection *conn, struct sock *sk, 
 	if (!conn || !sk || !tp || !process_wanted(conn->id.tgid))
 		return false;
 	conn->decision = WATCHED;
+	forget_bystander(sk);
 	conn->id.cookie = bpf_get_socket_cookie(sk);
 	entry = remember_address((u64)sk, &conn->id);
 	if (entry) {
@@ -334,6 +335,16 @@ static __always_inline struct connection *watched(struct sock *sk, struct tcp_so
 	return conn;
 }
 
+/* Not wanted, unless another process comes to own it, which `touched` sees, or it connects again. */
+static __noinline int pass_over(struct sock *sk)
+{
+	struct connection *conn = sk ? connection_of(sk, false) : NULL;
+
+	if (conn && (conn->decision == IGNORED || conn->decision == CANDIDATE))
+		note_bystander(sk, conn->id.tgid);
+	return 0;
+}
+
 /* The first time, or while it is not wanted: with socket storage. */
 static __noinline bool find_watched(struct sock *sk, struct tcp_sock *tp, u8 where)
 {
@@ -343,8 +354,11 @@ static __noinline bool find_watched(struct sock *sk, struct tcp_sock *tp, u8 whe
 		return false;
 	if (entry && !is_of(entry, sk))
 		forget_address((u64)sk);
-	if (!watched(sk, tp, where))
+	if (!watched(sk, tp, where)) {
+		if (!settings.by_choice)
+			pass_over(sk);
 		return false;
+	}
 	if (find_address((u64)sk))
 		return true;
 	count_loss(TX_LOSS_STORAGE);
@@ -358,7 +372,7 @@ static __always_inline struct by_address *watched_entry(struct sock *sk, struct 
 	struct by_address *entry = find_address((u64)sk);
 
 	if (!entry || !is_of(entry, sk)) {
-		if (!find_watched(sk, tp, where))
+		if (is_bystander(sk) || !find_watched(sk, tp, where))
 			return NULL;
 		entry = find_address((u64)sk);
 		if (!entry)

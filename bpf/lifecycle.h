@@ -111,6 +111,8 @@ static __always_inline void touched(struct sock *sk, u8 where)
 		entry->settled = true;
 		return;
 	}
+	if (!entry && is_bystander_of(sk, tgid))
+		return;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return;
@@ -122,6 +124,8 @@ static __always_inline void touched(struct sock *sk, u8 where)
 	old = conn->id.tgid;
 	if (old == tgid) {
 		share_owner(conn, sk);
+		if (!entry)
+			pass_over(sk);
 		return;
 	}
 	set_owner(conn, sk);

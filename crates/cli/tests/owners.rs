@@ -142,6 +142,28 @@ fn a_connection_handed_over_late_belongs_to_the_process_that_sends_from_then_on(
 }
 
 #[test]
+fn a_connection_of_another_process_is_recorded_once_the_one_that_is_wanted_uses_it() {
+    needs_probes!();
+    let namespace = Namespace::new("taken");
+    let (_server, mut lines) = serving(&namespace, &handing_over(7205, 20, ""));
+    assert_eq!(lines.next().unwrap(), "ready");
+    let mut stream = namespace.inside(|| TcpStream::connect("127.0.0.1:7205")).unwrap();
+    let mut ask = || {
+        stream.write_all(&[1; 100]).unwrap();
+        transom_testbed::receive_all(&mut stream, 100);
+    };
+    (0..5).for_each(|_| ask());
+    let heir: u32 = lines.next().unwrap().parse().unwrap();
+    // What comes for the first of its calls is no matter of the heir's yet.
+    let recording = Recording::start(&["--pid", &heir.to_string(), "--local-port", "7205"]);
+    (0..20).for_each(|_| ask());
+    let trace = recording.finish();
+    assert_eq!(trace.owners(), BTreeSet::from([heir]));
+    let sends = trace.of(Kind::Send).len() as u64 + trace.unseen_sends();
+    assert_eq!(sends, 20, "all its answers");
+}
+
+#[test]
 fn a_connection_that_comes_back_to_its_first_owner_is_told_to() {
     needs_probes!();
     let namespace = Namespace::new("back");
