@@ -509,10 +509,13 @@ fn what_is_missing_is_told_before_anything_is_made() {
     assert!(errors(&output).contains("apt-get install iperf"), "{}", errors(&output));
 
     let wrong = [
-        ("profile = \"ht-03a\"\nalgorithm = \"westwood9\"", "no congestion control 'westwood9'"),
+        (
+            "profile = \"ht-03a\"\nalgorithm = \"westwood9\"",
+            "neither this kernel nor the simulated one has congestion control \"westwood9\"",
+        ),
         (
             "profile = \"ht-03a\"\npolicy.rule = [{ match = {}, action = { algorithm = \"westwood9\" } }]",
-            "no congestion control 'westwood9'",
+            "`hosts.phone.policy.rule.0.action.algorithm`: neither this kernel nor the simulated one",
         ),
         (
             "profile = \"ht-03a\"\nsysctl = { \"ipv4.tcp_magic\" = \"1\" }",
