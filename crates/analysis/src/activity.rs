@@ -15,6 +15,16 @@ use crate::units::time;
 /// Share of the time without data, before the first and after the last, from which either is told.
 const NAMED_SHARE: f64 = 0.1;
 
+/// What keeps data here that the program has written.
+pub(crate) const HELD: [Limit; 6] = [
+    Limit::Cwnd,
+    Limit::ReceiverWindow,
+    Limit::SendBuffer,
+    Limit::Pacing,
+    Limit::LocalDevice,
+    Limit::Repair,
+];
+
 /// Where the time lies in which the program had nothing to send, ns.
 pub(crate) struct Activity {
     /// Before the first data of either side, and after the last had arrived.
@@ -35,14 +45,6 @@ impl Activity {
             evidence.limits.common_ns(limits, std::iter::once(time))
         };
         const OWN: [Limit; 3] = [Limit::Application, Limit::Receiving, Limit::Idle];
-        const HELD: [Limit; 6] = [
-            Limit::Cwnd,
-            Limit::ReceiverWindow,
-            Limit::SendBuffer,
-            Limit::Pacing,
-            Limit::LocalDevice,
-            Limit::Repair,
-        ];
         let delivery_ns = (evidence.delivery_share * evidence.summary.duration_ns as f64) as u64;
         Activity {
             before_ns: ns(&OWN, 0..active.start),

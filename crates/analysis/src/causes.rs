@@ -2,7 +2,7 @@
 
 use transom_event::State;
 
-use crate::activity::{Activity, pieces};
+use crate::activity::{Activity, HELD, pieces};
 use crate::dialogue::{Dialogue, Wait};
 use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
@@ -27,6 +27,9 @@ const MOST_RATES: usize = 3;
 /// Share of the time of an algorithm's pacing rate from which a window or buffer that holds it down
 /// says so.
 const NAMED_PACED_SHARE: f64 = 0.05;
+/// Share of the time that its own data take from which a side is judged as a sender, however much more it
+/// receives.
+const SENDING_SHARE: f64 = 0.5;
 /// Round trips in which a receiver's kernel has found the window that it needs.
 pub const OPENING_RTTS: u64 = 20;
 
@@ -113,10 +116,11 @@ fn transfer(evidence: &Evidence) -> Finding {
     let summary = evidence.summary;
     let is_download =
         summary.received > DOWNLOAD_RATIO * summary.acked && summary.received >= LITTLE_BYTES;
-    let mut finding = match is_download {
-        true => path::unless_interrupted(evidence, downloads::find(evidence)),
-        false => sender(evidence),
-    };
+    let sending = (!is_download || sending_share(evidence) > SENDING_SHARE)
+        .then(|| sender(evidence))
+        .filter(|finding| !is_download || !is_of_the_load(finding.cause));
+    let mut finding =
+        sending.unwrap_or_else(|| path::unless_interrupted(evidence, downloads::find(evidence)));
     if finding.cause != Cause::Outage {
         finding.findings.extend(path::interrupted(evidence, SECOND_SHARE));
     }
@@ -127,6 +131,19 @@ fn transfer(evidence: &Evidence) -> Finding {
         finding.findings.push(format!("{again} retransmitted ({}).", units::percent(loss)));
     }
     finding
+}
+
+/// Whether losses were compared with the data in flight. Of a side that receives most, acknowledgements
+/// fill the path too.
+fn is_of_the_load(cause: Cause) -> bool {
+    matches!(cause, Cause::RandomLoss | Cause::Policer | Cause::UnclearLoss)
+}
+
+/// Share of the time in which this side had data that TCP, the path or this machine let not leave, or in
+/// which the path was still carrying it and the other side waited.
+fn sending_share(evidence: &Evidence) -> f64 {
+    let held: f64 = HELD.iter().map(|limit| evidence.limits.share(*limit)).sum();
+    held + Dialogue::of(evidence).carried
 }
 
 fn is_little(evidence: &Evidence) -> bool {

@@ -20,8 +20,8 @@ pub(crate) struct Dialogue {
     pub awaited: f64,
     /// What had most of that.
     pub mostly: Wait,
-    /// Shares of the connection's time in which the path was still carrying what had left at once, and
-    /// in which data of the other side came.
+    /// Shares of the connection's time in which the path was still carrying what had left at once, longer
+    /// than the round trip that anything takes, and in which data of the other side came.
     pub carried: f64,
     pub arriving: f64,
     /// The rate of this side's data while they were carried, bit/s.
@@ -43,8 +43,8 @@ pub(crate) enum Wait {
 
 impl Dialogue {
     pub fn of(evidence: &Evidence) -> Dialogue {
-        let turns = turns(evidence.steps);
-        let rtt_ns = evidence.summary.rtt.map_or(0.0, |rtt| f64::from(rtt.min_us) * 1000.0);
+        let least_ns = evidence.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000);
+        let (turns, rtt_ns) = (turns(evidence.steps, least_ns), least_ns as f64);
         let is_quick = |turn: &&Turn| turn.length_ns() as f64 <= AT_ONCE_RTTS * rtt_ns;
         let is_carried =
             |turn: &&Turn| !is_quick(turn) && turn.carried_ns() as f64 > AT_ONCE_RTTS * rtt_ns;
@@ -52,16 +52,17 @@ impl Dialogue {
         let waiting_ns =
             |times: Vec<Range<u64>>| evidence.limits.common_ns(&WAITING, times.into_iter());
         let all_ns = waiting_ns(turns.iter().map(Turn::wait).collect());
-        let quick_ns = waiting_ns(turns.iter().filter(is_quick).map(Turn::wait).collect());
         let carried = || turns.iter().filter(is_carried);
         let path_ns =
-            waiting_ns(carried().map(|turn| turn.sent_ns..turn.carried_until_ns).collect());
+            waiting_ns(carried().map(|turn| turn.first_ns..turn.carried_until_ns).collect());
+        let quick_ns = waiting_ns(turns.iter().filter(is_quick).map(Turn::wait).collect())
+            + waiting_ns(carried().map(|turn| turn.sent_ns..turn.first_ns).collect());
         let in_turns = turns.iter().map(Turn::wait);
         let receiving_ns = evidence.limits.time_ns(Limit::Receiving);
         let arrival_ns = receiving_ns - evidence.limits.common_ns(&[Limit::Receiving], in_turns);
         let other_ns = all_ns.saturating_sub(quick_ns + path_ns);
         // Both ways are slow, as a rule, where one is.
-        let arrives_over_it = path_ns >= arrival_ns / 2;
+        let arrives_over_it = path_ns >= arrival_ns / 2 && path_ns >= quick_ns;
         let parts = [
             (quick_ns, Wait::RoundTrip),
             (if arrives_over_it { 0 } else { arrival_ns }, Wait::Arrival),
@@ -71,7 +72,7 @@ impl Dialogue {
         let mostly = parts.into_iter().max_by_key(|(ns, _)| *ns);
         let duration_ns = evidence.summary.duration_ns.max(1) as f64;
         let bytes: u64 = carried().map(|turn| turn.carried).sum();
-        let on_its_way_ns: u64 = carried().map(Turn::carried_ns).sum();
+        let on_its_way_ns: u64 = carried().map(|turn| turn.carried_until_ns - turn.first_ns).sum();
         Dialogue {
             turns: turns.len(),
             awaited: (all_ns + arrival_ns) as f64 / duration_ns,
@@ -88,6 +89,8 @@ impl Dialogue {
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     sent_ns: u64,
+    /// The first time at which anything can have come back for it.
+    first_ns: u64,
     came_ns: u64,
     /// Until when acknowledgements show that the path was carrying it, and how many bytes they are of.
     /// One that acknowledges all may have waited over there: for its timer, where it is of a single
@@ -114,13 +117,13 @@ impl Turn {
         let is_sent_at_once = bytes > u64::from(by.state().mss) && !brings_data;
         if bytes > 0 && (by.settled().outstanding() > 0 || is_sent_at_once) {
             self.carried_until_ns = by.time_ns();
-            self.carried += bytes;
+            self.carried += if by.time_ns() >= self.first_ns { bytes } else { 0 };
         }
     }
 }
 
 /// Two sides that talk without regard to one another have turns by chance, and not most of the time.
-fn turns(steps: &[Step]) -> Vec<Turn> {
+fn turns(steps: &[Step], rtt_ns: u64) -> Vec<Turn> {
     let mut turns = Vec::new();
     let (mut turn, mut came_ns) = (None::<Turn>, None::<u64>);
     for (i, pair) in steps.windows(2).enumerate() {
@@ -134,16 +137,28 @@ fn turns(steps: &[Step]) -> Vec<Turn> {
         if to.kind() != Kind::Send || to.sent <= from.sent {
             continue;
         }
+        if turn.is_some() && came_ns.is_none() && was_held_back(from) {
+            continue;
+        }
         if let (Some(turn), Some(came_ns)) = (turn, came_ns)
             && to.time_ns() - came_ns < came_ns - turn.sent_ns
         {
             turns.push(turn);
         }
         let sent_ns = to.time_ns();
-        let begun = Turn { sent_ns, came_ns: sent_ns, carried_until_ns: sent_ns, carried: 0 };
+        let first_ns = sent_ns.saturating_add(rtt_ns);
+        let begun =
+            Turn { sent_ns, first_ns, came_ns: sent_ns, carried_until_ns: sent_ns, carried: 0 };
         (turn, came_ns) = (Some(begun), None);
     }
     turns
+}
+
+/// Whether the last piece of what was written, less than a segment, still waits: for an acknowledgement of
+/// what left before (Nagle's algorithm). It is no message of its own.
+fn was_held_back(step: &Step) -> bool {
+    let state = step.settled();
+    state.outstanding() > 0 && (1..u32::from(state.mss)).contains(&state.unsent)
 }
 
 /// From the last data of an answer to the next request of this side, where that was answered sooner than

@@ -302,6 +302,12 @@ fn is_inflated(evidence: &Evidence) -> bool {
     inflation(evidence.summary) >= INFLATED_RTT && (!evidence.is_mostly_delivery() || waits())
 }
 
+/// A queue that long most of the time, also where all but the first segments met it.
+fn has_long_queue(evidence: &Evidence) -> bool {
+    let waits = waiting(evidence.summary, |rtt| rtt.median_us);
+    inflation(evidence.summary) >= INFLATED_RTT && waits >= STANDING_QUEUE
+}
+
 /// A slow link takes its time for each segment, and longer for full ones than for those that set the
 /// least round trip: that is no queue, and losses at any load are not of one.
 fn is_seldom_full(evidence: &Evidence) -> bool {
@@ -356,7 +362,7 @@ fn losses(evidence: &Evidence) -> Why {
         return lost_here(evidence, &seen);
     }
     let is_full = match losses.follow_delay() {
-        true => losses.inflation() >= INFLATED_RTT,
+        true => losses.inflation() >= INFLATED_RTT || has_long_queue(evidence),
         false => is_inflated(evidence) && !is_seldom_full(evidence),
     };
     if is_full {

@@ -204,10 +204,23 @@ fn rtt<'a>(states: impl Iterator<Item = &'a State> + Clone) -> Option<Rtt> {
     let srtt: Vec<u32> = states.clone().map(|s| s.srtt_us).filter(|&us| us > 0).collect();
     let least = *srtt.iter().min()?;
     Some(Rtt {
-        min_us: states.filter_map(State::min_rtt).filter(|&us| us > 0).min().unwrap_or(least),
+        min_us: least_rtt(states.filter_map(State::min_rtt)).unwrap_or(least),
         median_us: median(srtt.clone()),
         p95_us: quantile(srtt, 0.95),
     })
+}
+
+/// Tick of TCP's timestamps (RFC 7323), µs.
+const TIMESTAMP_TICK_US: u32 = 1000;
+
+/// The kernel's least round trips, µs, of which the last is the least of all. An ACK of retransmitted
+/// data is measured by its timestamp, whose clock counts whole ticks: it can seem a tick sooner than any
+/// was. Then the least one that was measured otherwise counts, if it is within that.
+fn least_rtt(all: impl Iterator<Item = u32> + Clone) -> Option<u32> {
+    let least = all.clone().filter(|&us| us > 0).min()?;
+    let is_whole = |us: u32| us.is_multiple_of(TIMESTAMP_TICK_US);
+    let finer = all.filter(|&us| us > 0 && !is_whole(us) && us < least + TIMESTAMP_TICK_US).min();
+    if is_whole(least) { finer.or(Some(least)) } else { Some(least) }
 }
 
 fn count_of(connection: &Connection, kind: Kind, is: impl Fn([u32; 2]) -> bool) -> u64 {

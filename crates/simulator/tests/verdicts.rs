@@ -2,10 +2,10 @@
 
 mod bed;
 
-use bed::{host, run, scenario, seconds};
-use transom_analysis::{Cause, analyse};
+use bed::{flow, host, run, scenario, seconds};
+use transom_analysis::{Analysis, Cause, analyse};
 use transom_emulator::plan::{Direction, Handover};
-use transom_scenario::Scenario;
+use transom_scenario::{Scenario, Traffic};
 
 /// Ten seconds of bulk over a path of this rate and queue, which loses this share of the segments at
 /// random behind it.
@@ -17,14 +17,23 @@ fn lossy(mbit: f64, rtt_ms: f64, queue: u32, loss: f64) -> Scenario {
     scenario
 }
 
+/// What the sender of such a scenario is told.
 #[track_caller]
-fn assert_told(scenario: &Scenario, algorithm: &str, cause: Cause) -> f64 {
-    let mut scenario = scenario.clone();
+fn told(scenario: &Scenario, host_name: &str) -> Analysis {
+    let ran = run(scenario);
+    assert!(ran.output.status.success(), "{:?}", ran.output);
+    analyse(&ran.recording(host_name)).remove(0)
+}
+
+fn with_algorithm(mut scenario: Scenario, algorithm: &str) -> Scenario {
     let key = "ipv4.tcp_congestion_control".to_owned();
     host(&mut scenario, "a").sysctl.insert(key, algorithm.to_owned());
-    let ran = run(&scenario);
-    assert!(ran.output.status.success(), "{:?}", ran.output);
-    let analysis = analyse(&ran.recording("a")).remove(0);
+    scenario
+}
+
+#[track_caller]
+fn assert_told(scenario: &Scenario, algorithm: &str, cause: Cause) -> f64 {
+    let analysis = told(&with_algorithm(scenario.clone(), algorithm), "a");
     assert_eq!(analysis.verdict.cause, cause, "{}", analysis.verdict.text());
     analysis.summary.goodput_up / 1e6 / scenario.links.path.up.rate_mbit.unwrap()
 }
@@ -73,4 +82,66 @@ fn what_waits_while_a_link_is_away_is_not_taken_for_the_queue_that_overflows() {
     path.links.path.up.handovers = vec![away];
     let used = assert_told(&path, "cubic", Cause::ShallowBuffer);
     assert!(used < 0.8, "{used} of the rate: the path was full");
+}
+
+#[test]
+fn a_queue_that_never_drains_is_told_as_a_full_path_though_only_the_first_round_trips_miss_it() {
+    let mut path = lossy(1184.15, 0.354, 71, 0.0);
+    flow(&mut path).traffic = seconds(0.5);
+    let used = assert_told(&path, "cubic", Cause::FullPath);
+    assert!(used > 0.9, "{used} of the rate: the path was not full");
+}
+
+#[test]
+fn a_round_trip_that_a_timestamp_makes_too_short_is_no_queue_that_bbr_found() {
+    let mut policed = scenario(1.0, 10.898_580, seconds(6.0));
+    policed.links.path.up = Direction {
+        police_mbit: Some(88.99),
+        police_burst_bytes: Some(114_859),
+        ..Direction::default()
+    };
+    let analysis = told(&with_algorithm(policed, "bbr"), "a");
+    assert_eq!(analysis.verdict.cause, Cause::Policer, "{}", analysis.verdict.text());
+    let least_us = analysis.summary.rtt.unwrap().min_us;
+    assert!((10_800..11_000).contains(&least_us), "{least_us}");
+}
+
+#[test]
+fn the_last_piece_of_an_answer_that_nagle_holds_back_is_no_answer_of_its_own() {
+    let traffic = Traffic::Requests { request: 112, response: 752_896, think_s: 0.0, count: 31 };
+    let mut path = scenario(221.0, 22.47, traffic);
+    let links = &mut path.links.path;
+    links.down = std::mem::take(&mut links.up);
+    links.down.queue_packets = Some(788);
+    let verdict = told(&path, "b").verdict;
+    assert!(verdict.text().starts_with("Both sides talk in turn."), "{}", verdict.text());
+    assert_eq!(verdict.cause, Cause::FullPath);
+}
+
+/// Requests and answers over a path of these rates, up and down.
+fn exchange(sizes: (u64, u64), count: u64, rtt_ms: f64, rates: (f64, f64)) -> Scenario {
+    let (request, response) = sizes;
+    let traffic = Traffic::Requests { request, response, think_s: 0.0, count };
+    let mut path = scenario(rates.0, rtt_ms, traffic);
+    path.links.path.down = Direction { rate_mbit: Some(rates.1), ..path.links.path.up.clone() };
+    path
+}
+
+#[test]
+fn a_round_trip_that_takes_longer_than_the_path_to_carry_is_what_there_is_to_save() {
+    let verdict = told(&exchange((17_485, 8_684), 28, 285.0, (0.73, 52.6)), "a").verdict;
+    assert_eq!(verdict.cause, Cause::Application, "{}", verdict.text());
+    assert!(verdict.text().contains("ask for more at once"), "{}", verdict.text());
+    let verdict = told(&exchange((17_485, 8_684), 28, 85.0, (0.73, 52.6)), "a").verdict;
+    assert_eq!(verdict.cause, Cause::FullPath, "{}", verdict.text());
+}
+
+#[test]
+fn who_receives_more_but_takes_longer_to_send_is_judged_as_a_sender() {
+    let path = exchange((1_079_075, 74_579), 3, 2.2, (52.3, 0.565));
+    let verdict = told(&path, "b").verdict;
+    assert_eq!(verdict.cause, Cause::FullPath, "{}", verdict.text());
+    let path = exchange((1_079_075, 7_457), 3, 2.2, (5.23, 0.565));
+    let verdict = told(&path, "b").verdict;
+    assert_eq!(verdict.cause, Cause::OtherSide, "{}", verdict.text());
 }
