@@ -274,8 +274,9 @@ fn is_reader_slow(evidence: &Evidence) -> bool {
         || reduced_share(evidence) >= REDUCED_WINDOW_SHARE
 }
 
-/// Share of the time limited by the receiver's window with less than half of the best one so far: a
-/// receiver's kernel makes it larger as long as its program reads.
+/// Share of the time limited by the receiver's window with less than three quarters of the best one so
+/// far: a receiver's kernel makes it larger as long as its program reads, and leaves an acknowledgement
+/// that would make it smaller to the next read (`__tcp_ack_snd_check`).
 fn reduced_share(evidence: &Evidence) -> f64 {
     let (mut reduced, mut all, mut best) = (0_u64, 0_u64, 0);
     let mut before = evidence.steps.iter().map(|step| (step.time_ns(), step.state().snd_wnd));
@@ -283,7 +284,7 @@ fn reduced_share(evidence: &Evidence) -> f64 {
         all = all.saturating_add(length);
         let until_now = before.by_ref().take_while(|(time_ns, _)| *time_ns < step.time_ns());
         best = until_now.map(|(_, window)| window).fold(best.max(step.state().snd_wnd), u32::max);
-        if step.state().snd_wnd < best / 2 {
+        if step.state().snd_wnd < best - best / 4 {
             reduced = reduced.saturating_add(length);
         }
     });

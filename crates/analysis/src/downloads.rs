@@ -180,8 +180,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// It is full when unread data left less than half of the best window; never where no window
-    /// was told.
+    /// It is full when unread data left less than three quarters of the best window and are more than
+    /// that; never where no window was told.
     fn of(evidence: &Evidence) -> Queue {
         let (steps, best) = (evidence.steps, evidence.summary.max_rcv_wnd);
         let unseen_ns = unseen_ns(evidence);
@@ -224,7 +224,8 @@ fn unseen_ns(evidence: &Evidence) -> u64 {
 fn is_full(state: &State, best: u32) -> bool {
     let unread = state.recv_queue / 2;
     let is_known = best > 0;
-    let closing = state.rcv_wnd < best / 2 && unread >= state.rcv_wnd;
+    // An algorithm that paces at what the reader takes leaves the window half open.
+    let closing = state.rcv_wnd < best - best / 4 && unread >= state.rcv_wnd;
     let little = u32::from(state.mss).min(best / 2);
     is_known && state.recv_queue > 0 && (closing || state.rcv_wnd < little)
 }

@@ -145,3 +145,23 @@ fn who_receives_more_but_takes_longer_to_send_is_judged_as_a_sender() {
     let verdict = told(&path, "b").verdict;
     assert_eq!(verdict.cause, Cause::OtherSide, "{}", verdict.text());
 }
+
+#[test]
+fn a_reader_that_bbr_does_not_swamp_is_slow_all_the_same() {
+    let mut path = with_algorithm(scenario(18.2, 2.55, seconds(10.0)), "bbr");
+    flow(&mut path).receiver.receive_buffer = Some(27_468);
+    let cause = |path: &Scenario| told(path, "b").verdict.cause;
+    assert_ne!(cause(&path), Cause::SlowReader, "it reads at once");
+    flow(&mut path).read_mbit = Some(7.01);
+    assert_eq!(cause(&path), Cause::SlowReader);
+}
+
+#[test]
+fn a_window_that_a_slow_reader_leaves_more_than_half_open_is_the_readers() {
+    let mut path = with_algorithm(scenario(15.77, 93.5, seconds(10.0)), "reno");
+    flow(&mut path).receiver.receive_buffer = Some(123_632);
+    let cause = |path: &Scenario| told(path, "a").verdict.cause;
+    assert_eq!(cause(&path), Cause::ReceiverWindow, "it reads at once");
+    flow(&mut path).read_mbit = Some(4.41);
+    assert_eq!(cause(&path), Cause::PeerReadsSlowly);
+}
