@@ -121,6 +121,86 @@ fn where_others_take_a_part_of_the_path_nothing_is_predicted() {
     assert!(!policy.exists());
 }
 
+/// What is fitted to it.
+fn model(scenario: &Scenario) -> Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(TRANSOM);
+    command.args(["whatif", "--json", "--budget", "0s"]).arg(recorded(scenario, folder.path()));
+    let output = command.output().expect("transom runs");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    answer["result"]["model"].clone()
+}
+
+/// And what does not match.
+fn model_and_mismatches(scenario: &Scenario) -> (Value, Value) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = recorded(scenario, folder.path());
+    let output = whatif(&["--json", "--cc", "reno"], &[&trace]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{said}"));
+    (answer["result"]["model"].clone(), answer["result"]["mismatches"].clone())
+}
+
+#[test]
+fn how_long_a_program_thinks_between_questions_is_found() {
+    needs!("transom-simulate");
+    for think_s in [0.0, 0.07] {
+        let mut asking = scenario("cubic", 5);
+        let flow = asking.flows.get_mut("flow").expect("the flow");
+        flow.traffic = Traffic::Requests { request: 20_000, response: 6_000, think_s, count: 20 };
+        let model = model(&asking);
+        assert_eq!(model["program"]["kind"], "requests", "{model}");
+        let found = model["program"]["think_s"].as_f64().expect("a time");
+        assert!((found - think_s).abs() < 0.002, "{found} s instead of {think_s}");
+    }
+}
+
+#[test]
+fn over_a_slow_path_delayed_acknowledgements_are_no_other_flows() {
+    needs!("transom-simulate");
+    for queue in [1, 6] {
+        let mut slow = scenario("cubic", 5);
+        slow.links.path.rtt_ms = 9.0;
+        // A packet takes 60 ms: no second one comes before the receiver acknowledges the first.
+        (slow.links.path.up.rate_mbit, slow.links.path.up.queue_packets) = (Some(0.2), Some(queue));
+        let (model, mismatches) = model_and_mismatches(&slow);
+        assert_eq!(mismatches, serde_json::json!([]), "{queue} packets: {model}");
+        let rate = model["path"]["rate"]["value"].as_f64().expect("a rate") * 8e-6;
+        assert!((rate / 0.2 - 1.0).abs() < 0.01, "{rate} Mbit/s");
+    }
+}
+
+#[test]
+fn a_receivers_small_buffer_is_replayed_with_the_window_that_it_offered() {
+    needs!("transom-simulate");
+    let mut small = scenario("cubic", 5);
+    small.links.path.rtt_ms = 6.0;
+    // What is in flight stands in the queue: the round trip shows it, the goodput does not.
+    (small.links.path.up.rate_mbit, small.links.path.up.queue_packets) = (Some(0.5), Some(60));
+    small.flows.get_mut("flow").expect("the flow").receiver.receive_buffer = Some(4_608);
+    let (model, mismatches) = model_and_mismatches(&small);
+    assert_eq!(mismatches, serde_json::json!([]), "{model}");
+    assert_eq!(model["receiver"]["window"]["value"], 4_344.0, "three segments");
+}
+
+#[test]
+fn a_window_that_grew_further_than_it_was_used_is_no_limit_of_the_receiver() {
+    needs!("transom-simulate");
+    let window = |receive_buffer| {
+        let mut first = scenario("cubic", 5);
+        // The first window is larger than what a new connection is offered.
+        first.hosts.get_mut("sender").expect("the sender").route.initcwnd = Some(100);
+        (first.links.path.up.rate_mbit, first.links.path.up.queue_packets) =
+            (Some(100.0), Some(1_000));
+        let flow = first.flows.get_mut("flow").expect("the flow");
+        flow.traffic = Traffic::Bulk { seconds: None, bytes: Some(400_000) };
+        flow.receiver.receive_buffer = receive_buffer;
+        model(&first)["receiver"]["window"].clone()
+    };
+    assert_eq!(window(None), Value::Null);
+    assert!(window(Some(60_000)).is_object(), "the control: one that does not grow");
+}
+
 /// Losses that no queue causes.
 fn lossy(algorithm: &str) -> Scenario {
     let mut scenario = scenario(algorithm, 5);

@@ -20,8 +20,11 @@ const PART_RTTS: f64 = 4.0;
 pub const CWND: (f64, f64) = (0.35, 3.0);
 
 /// Round trips of the recording may be so far from those over the fitted path, on average: by this
-/// share of the path's own, and so many s.
+/// share of the path's own, and so many s, …
 pub const MISFIT: (f64, f64) = (0.06, 1e-3);
+/// … and this share of the time that the rate takes for a full packet: the small ones, such as those
+/// of the handshake, wait in the queue, too.
+const OF_PACKET: f64 = 0.1;
 
 /// A number of a replay that is not that of the recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,7 +40,10 @@ pub struct Mismatch {
 pub fn unexplained(model: &Model) -> Option<Mismatch> {
     let misfit = model.misfit?;
     let (share, seconds) = MISFIT;
-    let excess = misfit.mean_s / (share * model.path.rtt_s.value + seconds);
+    let path = &model.path;
+    let packet_s = model.packet / path.rate.value;
+    let allowed_s = share * path.rtt_s.value + seconds + OF_PACKET * packet_s;
+    let excess = misfit.mean_s / allowed_s;
     let Misfit { mean_s, from_s, to_s, worst_s } = misfit;
     let text = format!(
         "The round trips are {:.1} ms from those of one queue at one rate ({:.1} ms from {from_s:.2} to {to_s:.2} s): other flows, or a rate that changes.",

@@ -41,6 +41,11 @@ fn spread(parts: &mut [f64], all_s: f64, [from_s, to_s]: [f64; 2], mbit: f64) {
     }
 }
 
+/// Rounded: the last event is within the time from the first to it.
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9).round() as u64
+}
+
 /// Of the connection that carried most.
 pub fn of_recording(recording: &Recording, within_s: f64, parts_s: f64) -> Option<Measured> {
     let analyses = analyse(recording);
@@ -57,7 +62,7 @@ pub fn of_connection(
     parts_s: f64,
 ) -> Measured {
     let series = Series::of(connection);
-    let within_ns = (within_s * 1e9) as u64;
+    let within_ns = nanoseconds(within_s);
     let since = |time_ns: u64| time_ns.saturating_sub(connection.first_ns);
     let samples = || series.samples.iter().filter(|sample| since(sample.time_ns) <= within_ns);
     let bytes = samples().map(|sample| sample.acked).max().unwrap_or(0);

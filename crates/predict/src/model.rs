@@ -113,6 +113,9 @@ impl Program {
 const OPEN: f64 = 4.0;
 /// And that of a queue at so many times what the path holds, if that is more.
 const OPEN_QUEUE: f64 = 2.0;
+/// And that of losses by chance at this share, between which and so small a part of it they lie.
+const OPEN_LOSS: f64 = 0.01;
+const OPEN_LOSS_PART: f64 = 1.0 / 64.0;
 /// Intervals narrower than this change nothing that is worth a simulation.
 const NARROW: f64 = 0.02;
 
@@ -171,6 +174,15 @@ impl Model {
         if model.path.queue.high.is_none() {
             let queue = &mut model.path.queue;
             queue.high = Some(content.max(OPEN * queue.value));
+            // And no more than what was seen to wait in it.
+            queue.value = queue.value.min(OPEN * queue.low.max(1.0));
+        }
+        if model.path.loss.high.is_none() {
+            let most = OPEN_LOSS.max(self.path.loss.value);
+            let loss = &mut model.path.loss;
+            // Above 0, so that it is spread like the others.
+            (loss.low, loss.high) = (most * OPEN_LOSS_PART, Some(most));
+            loss.value = loss.value.max(loss.low);
         }
         for (i, parameter) in model.parameters_mut().into_iter().enumerate() {
             let high = parameter.high.unwrap_or(OPEN * parameter.value.max(parameter.low));

@@ -1,9 +1,12 @@
 //! A queue in front of a rate, run through in logical time: what each segment would have met there.
 
-use crate::observation::{Departure, Observation};
+use crate::observation::{Departure, Observation, RoundTrip};
 
 /// By how much a handshake may be off, relatively and in s: timers, and the threads of hosts.
 const HANDSHAKE: (f64, f64) = (0.02, 200e-6);
+
+/// What TCP's timestamps count in (RFC 7323), s: on Linux, and on most others.
+const TIMESTAMP_S: f64 = 1e-3;
 
 /// What a segment meets when it comes to a queue that is served at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +32,73 @@ pub fn meetings(departures: &[Departure], rate: f64) -> Vec<Meeting> {
     departures.iter().map(meet).collect()
 }
 
+/// How long a receiver that waits for another segment acknowledges one at the earliest and at the
+/// latest, s: Linux after 40 ms less a tick of its timer (`TCP_DELACK_MIN`), others after up to
+/// 200 ms (RFC 1122: less than 500).
+const DELAYED_S: [f64; 2] = [0.036, 0.2];
+/// A tick of its timer, s.
+const TICK_S: f64 = 0.004;
+
+/// A round trip without what its segment met in the queue.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    seconds: f64,
+    /// Until the next segment arrived, if this one was acknowledged by itself.
+    alone_s: Option<f64>,
+}
+
+/// What a rate leaves of every round trip.
+pub struct Rests {
+    all: Vec<Rest>,
+    /// That of the empty path: what fits best.
+    base_s: f64,
+    /// How long the receiver delays the acknowledgement of a segment that no other follows.
+    delay_s: f64,
+}
+
+impl Rests {
+    /// `rate` is in bytes/s; infinite: there is no queue.
+    pub fn of(seen: &Observation, rate: f64) -> Rests {
+        let met = if rate.is_finite() { meetings(&seen.departures, rate) } else { Vec::new() };
+        let wait = |of: usize| met.get(of).map_or(0.0, |meeting| meeting.seconds);
+        let arrival = |of: usize| seen.departures[of].at_s + wait(of);
+        let arrives = |at: &usize| !seen.departures[*at].lost;
+        let next = |of: usize| (of + 1..seen.departures.len()).find(arrives);
+        let alone = |of: usize| next(of).map_or(f64::INFINITY, |next| arrival(next) - arrival(of));
+        let rest = |trip: &RoundTrip| Rest {
+            seconds: trip.seconds - wait(trip.of),
+            alone_s: (trip.segments == 1).then(|| alone(trip.of)),
+        };
+        let all: Vec<Rest> = seen.round_trips.iter().map(rest).collect();
+        let [low, high] = base_bounds(seen);
+        let free_s = median(all.iter().map(|rest| rest.seconds).collect()).unwrap_or(0.0);
+        let base_s = free_s.max(low).min(high);
+        let [least, most] = DELAYED_S;
+        let may_wait = |rest: &&Rest| rest.alone_s.is_some_and(|alone| alone > least);
+        let late = all.iter().filter(may_wait).map(|rest| rest.seconds - base_s);
+        let delay_s = median(late.filter(|&late| late > least / 2.0).collect());
+        Rests { delay_s: delay_s.map_or(f64::INFINITY, |it| it.clamp(least, most)), all, base_s }
+    }
+
+    /// How far each is from that of the empty path, s: with a delayed acknowledgement, or without.
+    pub fn distances(&self) -> impl Iterator<Item = f64> {
+        self.all.iter().map(|rest| {
+            let late = rest.seconds - self.base_s;
+            match rest.alone_s {
+                Some(alone) if alone >= self.delay_s - TICK_S => {
+                    late.abs().min((late - self.delay_s).abs())
+                }
+                _ => late.abs(),
+            }
+        })
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    let middle = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
+}
+
 /// How far the round trips are from those over such a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Misfit {
@@ -41,11 +111,14 @@ pub struct Misfit {
 /// Between which round trips that of the empty path lies: none is shorter, and the handshake was
 /// not much longer.
 fn base_bounds(seen: &Observation) -> [f64; 2] {
-    let least = seen.least_s.unwrap_or(f64::INFINITY);
+    // That of a segment that left twice is told by timestamps, which count whole ms.
+    let is_coarse = seen.departures.iter().any(|departure| departure.again);
+    let coarse_s = if is_coarse { TIMESTAMP_S } else { 0.0 };
+    let least = seen.least_s.map_or(f64::INFINITY, |least| least + coarse_s);
     match seen.handshake_s {
         Some(handshake) => {
             let low = handshake * (1.0 - HANDSHAKE.0) - HANDSHAKE.1;
-            [low.min(least), handshake.min(least) + HANDSHAKE.1]
+            [low.min(least - coarse_s), handshake.min(least) + HANDSHAKE.1]
         }
         None => [0.0, least],
     }
@@ -53,17 +126,10 @@ fn base_bounds(seen: &Observation) -> [f64; 2] {
 
 /// `rate` is in bytes/s; infinite: there is no queue.
 pub fn misfit(seen: &Observation, rate: f64) -> Misfit {
-    let met = if rate.is_finite() { meetings(&seen.departures, rate) } else { Vec::new() };
-    let wait = |of: usize| met.get(of).map_or(0.0, |meeting| meeting.seconds);
-    let mut rest: Vec<f64> =
-        seen.round_trips.iter().map(|trip| trip.seconds - wait(trip.of)).collect();
-    if rest.is_empty() {
+    if seen.round_trips.is_empty() {
         return Misfit { base_s: 0.0, mean_s: 0.0 };
     }
-    let middle = rest.len() / 2;
-    let free_s = *rest.select_nth_unstable_by(middle, f64::total_cmp).1;
-    let [low, high] = base_bounds(seen);
-    let base_s = free_s.max(low).min(high);
-    let mean_s = rest.iter().map(|rest| (rest - base_s).abs()).sum::<f64>() / rest.len() as f64;
-    Misfit { base_s, mean_s }
+    let rests = Rests::of(seen, rate);
+    let mean_s = rests.distances().sum::<f64>() / seen.round_trips.len() as f64;
+    Misfit { base_s: rests.base_s, mean_s }
 }

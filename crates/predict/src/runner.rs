@@ -1,5 +1,6 @@
 //! Simulations of one question, several at once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -76,8 +77,8 @@ pub struct Ran {
     pub done: Vec<Done>,
     /// Whether none was left out because the time was over.
     pub complete: bool,
-    /// Why one of those that are as recorded could not be run.
-    pub failed: Option<Error>,
+    /// Why the first that could not be run was not, and of which change it is.
+    pub failed: Option<(usize, Error)>,
 }
 
 /// Simulates one model.
@@ -95,11 +96,11 @@ const OF_REPLAYS: f64 = 1.0 / 3.0;
 const LONG: f64 = 100_000.0;
 
 impl Runner<'_> {
-    /// Replays it as recorded: as often as wanted, or as there is time for.
-    pub fn replay(&self) -> Result<Ran> {
+    /// Replays these of its variants as recorded: all, or as many as there is time for.
+    pub fn replay(&self, variants: Range<u32>) -> Result<Ran> {
         let Question { effort, recorded, .. } = self.question;
         let began = Instant::now();
-        let wanted: Vec<Job> = (0..effort.replays).map(Job::replay).collect();
+        let wanted: Vec<Job> = variants.map(Job::replay).collect();
         let jobs = effort.jobs.max(1);
         let together = if recorded.segments < LONG { jobs } else { 1 };
         let (first, rest) = wanted.split_at(together.min(wanted.len()));
@@ -114,8 +115,7 @@ impl Runner<'_> {
         Ok(ran)
     }
 
-    /// Runs all, as many at once as allowed. A model that cannot be simulated is left out; a change
-    /// that cannot be made was asked for, and its failure is that of all.
+    /// Runs all, as many at once as allowed; what cannot be simulated is left out.
     pub fn run(&self, changes: &[Change], jobs: &[Job]) -> Result<Ran> {
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(self.before));
         let done = Mutex::new(Vec::new());
@@ -129,8 +129,8 @@ impl Runner<'_> {
                     Ok(None) => {
                         cut.fetch_or(self.question.left().is_zero(), Ordering::Relaxed);
                     }
-                    Err(error) if job.change == 0 && !self.question.watch.stops() => {
-                        lock(&failed).get_or_insert(error);
+                    Err(error) if !self.question.watch.stops() => {
+                        lock(&failed).get_or_insert((job.change, error));
                     }
                     Err(error) => {
                         next.store(jobs.len(), Ordering::Relaxed);

@@ -118,7 +118,8 @@ fn first_meeting(model: &Model) -> Flow {
 pub fn most_seconds(model: &Model, scene: Scene) -> f64 {
     match (scene, &model.program) {
         (Scene::Competing, _) => model.seconds.clamp(COMPETES_S, 3.0 * COMPETES_S),
-        (_, Program::Endless) => model.seconds.max(0.01),
+        // A recording begins when the handshake ends.
+        (_, Program::Endless) => model.seconds.max(0.01) + rtt_s(model),
         // The last write may be acknowledged later than in the recording.
         (_, Program::Writes { .. }) => model.seconds + LATER_RTTS * rtt_s(model),
         _ => (model.seconds * PATIENCE.0).max(PATIENCE.1),
@@ -203,7 +204,10 @@ fn flow(model: &Model, change: &Change) -> Flow {
         },
         receiver: Socket {
             // The kernel leaves the clamp alone only where the program has set the buffer.
-            receive_buffer: receiver.window.as_ref().map(|window| window.value as u32),
+            receive_buffer: receiver.window.as_ref().map(|window| {
+                // It offers whole segments: with half of one more it does not miss the last.
+                (window.value + model.packet / 2.0) as u32
+            }),
             window_clamp: receiver.window.as_ref().map(|window| window.value as u32),
             ..Socket::default()
         },

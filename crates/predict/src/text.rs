@@ -97,6 +97,9 @@ pub fn whatif(model: &Model, analysis: &Analysis, result: &WhatIf) -> String {
     } else if !result.complete {
         text.push_str("\nEnded early: intervals are of fewer simulations than usual.\n");
     }
+    if let Some(failure) = &result.failure {
+        let _ = writeln!(text, "\nLeft out, as a simulation failed: {failure}");
+    }
     text
 }
 

@@ -168,6 +168,8 @@ pub struct WhatIf {
     pub complete: bool,
     /// Changes of which no simulation was finished.
     pub skipped: usize,
+    /// Of which change a simulation failed first, and why: it is not among the runs.
+    pub failure: Option<String>,
     pub simulations: usize,
 }
 
@@ -194,8 +196,10 @@ const FAR_OFF: f64 = 3.0;
 /// A kernel of another version fits another number of bytes into the same send buffer, and a
 /// receiver does not always offer all of its window.
 fn other_buffer(model: &Model, recorded: &Measured, replayed: &[&Measured]) -> Option<Model> {
-    let is = Interval::of(replayed.iter().map(|it| it.goodput_mbit).collect()).value;
-    let share = recorded.goodput_mbit / is.max(1e-9);
+    // In flight, as a queue on the path may be what shows how much the buffer lets out.
+    let flight = |it: &Measured| it.goodput_mbit * it.rtt_median_s;
+    let is = Interval::of(replayed.iter().map(|it| flight(it)).collect()).value;
+    let share = flight(recorded) / is.max(1e-9);
     let mut other = model.clone();
     match (&mut other.sender.send_buffer, &mut other.receiver.window) {
         (Some(buffer), _) => *buffer = (f64::from(*buffer) * share) as u32,
@@ -234,27 +238,63 @@ pub fn whatif(
         predictions: Vec::new(),
         complete: true,
         skipped: changes.len(),
+        failure: None,
         simulations: 0,
     };
     let competing = effort.competing as usize;
     let runs = changes.len() * (effort.runs as usize + competing) + competing;
-    let replayed = replay(&question, models, runs, &mut result)?;
-    let apart = |done: &Done| worst(&mismatches(recorded, &[&done.measured]));
-    let nearest = replayed.iter().min_by(|a, b| apart(a).total_cmp(&apart(b)));
-    result.replayed = nearest.map(|done| done.measured.clone());
+    let mut replayed = replay(&question, models, runs, &mut result)?;
+    result.replayed = by_distance(recorded, &replayed).first().map(|it| it.1.measured.clone());
     if replayed.is_empty() || !result.mismatches.is_empty() {
         return Ok(result);
     }
-    let mut matching: Vec<(f64, &Done)> = replayed.iter().map(|it| (apart(it), it)).collect();
-    matching.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let near = matching.partition_point(|it| it.0 <= FAR_OFF);
-    matching.truncate(near.max(FEW));
-    let matching: Vec<&Done> = matching.into_iter().map(|it| it.1).collect();
+    if near(recorded, &replayed).1 < FEW {
+        more_replays(&question, runs, &mut result, &mut replayed)?;
+    }
+    let (matching, _) = near(recorded, &replayed);
+    // Others that are far off may have had it between them.
+    let measured: Vec<&Measured> = matching.iter().map(|done| &done.measured).collect();
+    result.mismatches = mismatches(recorded, &measured);
+    if !result.mismatches.is_empty() {
+        return Ok(result);
+    }
     let before = result.simulations;
     let runner =
         Runner { question: &question, model: result.model.clone(), before, of: before + runs };
     predict(&runner, changes, &matching, &mut result)?;
     Ok(result)
+}
+
+/// The nearest first, with how far off each is.
+fn by_distance<'a>(recorded: &Measured, replayed: &'a [Done]) -> Vec<(f64, &'a Done)> {
+    let apart = |done: &Done| worst(&mismatches(recorded, &[&done.measured]));
+    let mut all: Vec<(f64, &Done)> = replayed.iter().map(|it| (apart(it), it)).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    all
+}
+
+/// The replays that are near to the recording, a few at least; and how many are.
+fn near<'a>(recorded: &Measured, replayed: &'a [Done]) -> (Vec<&'a Done>, usize) {
+    let all = by_distance(recorded, replayed);
+    let near = all.partition_point(|it| it.0 <= FAR_OFF);
+    (all.into_iter().take(near.max(FEW)).map(|it| it.1).collect(), near)
+}
+
+/// Where few of the models are near, as many others may be: those that are far off say nothing of
+/// what was recorded.
+fn more_replays(
+    question: &Question,
+    runs: usize,
+    result: &mut WhatIf,
+    replayed: &mut Vec<Done>,
+) -> Result<()> {
+    let (before, replays) = (result.simulations, question.effort.replays);
+    let of = before + replays as usize + runs;
+    let ran = Runner { question, model: result.model.clone(), before, of }
+        .replay(replays..2 * replays)?;
+    result.simulations += ran.done.len();
+    replayed.extend(ran.done);
+    Ok(())
 }
 
 /// The replays of the model that is nearest to what was recorded, which is then the result's: of the
@@ -271,7 +311,8 @@ fn replay(
     while let Some(model) = left.pop_front() {
         let before = result.simulations;
         let of = before + question.effort.replays as usize + runs;
-        let ran = Runner { question, model: model.clone(), before, of }.replay()?;
+        let ran = Runner { question, model: model.clone(), before, of }
+            .replay(0..question.effort.replays)?;
         result.simulations += ran.done.len();
         result.complete &= ran.complete;
         failed = failed.or(ran.failed);
@@ -295,7 +336,7 @@ fn replay(
     }
     match (nearest, failed) {
         (Some((_, replayed)), _) => Ok(replayed),
-        (None, Some(error)) => Err(error),
+        (None, Some((_, error))) => Err(error),
         (None, None) => Ok(Vec::new()),
     }
 }
@@ -330,7 +371,7 @@ fn predict(
     let mut jobs: Vec<Job> = (0..first).flat_map(alone).collect();
     jobs.extend((0..runner.question.effort.competing as usize).flat_map(competing));
     jobs.extend((first..runs).flat_map(alone));
-    let Ran { done, complete, .. } = runner.run(&all, &jobs)?;
+    let Ran { done, complete, failed } = runner.run(&all, &jobs)?;
     result.simulations += done.len();
     result.complete &= complete;
     let own: Vec<&Measured> = matching.iter().map(|done| &done.measured).collect();
@@ -355,6 +396,11 @@ fn predict(
         .collect();
     result.predictions.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
     result.skipped = changes.len() - result.predictions.len();
+    result.failure = match failed {
+        Some((_, error)) if result.predictions.is_empty() => return Err(error),
+        Some((change, error)) => Some(format!("{}: {error:#}", all[change].label())),
+        None => None,
+    };
     result.unchanged = Some(unchanged);
     Ok(())
 }

@@ -65,6 +65,21 @@ fn losses_away_from_a_full_queue_are_chance() {
 }
 
 #[test]
+fn where_every_segment_meets_a_full_queue_losses_by_chance_stay_open() {
+    let lossy = |room| {
+        let length_ns = 20_000 * MS;
+        model(Setup { length_ns, bottleneck: bottleneck(500_000, room), ..Setup::default() })
+    };
+    let short = lossy(1);
+    assert_eq!((short.path.loss.value, short.path.loss.high), (0.0, None), "{:?}", short.path.loss);
+    let losses: Vec<f64> = (0..6).map(|i| short.variant(i).path.loss.value).collect();
+    assert!(losses[0] == 0.0 && losses[1..].iter().all(|&it| it > 0.0), "{losses:?}");
+    let long = lossy(60);
+    assert!(long.path.loss.high.is_some(), "the control: {:?}", long.path.loss);
+    assert_eq!(long.variant(1).path.loss.value, 0.0);
+}
+
+#[test]
 fn a_policer_is_told_from_a_queue_by_the_round_trips() {
     let setup = Setup {
         length_ns: 20_000 * MS,

@@ -66,6 +66,7 @@ fn answer(model: Model, predictions: Vec<Prediction>) -> WhatIf {
         predictions,
         complete: true,
         skipped: 0,
+        failure: None,
         simulations: 12,
     }
 }

@@ -274,6 +274,93 @@ fn a_model_that_cannot_be_simulated_is_left_out() {
 }
 
 #[test]
+fn a_change_that_cannot_be_simulated_leaves_the_others_their_prediction() {
+    let (models, recorded) = models_of(&run(setup()));
+    let simulator = Refusing(|it: &Scenario| it.hosts["sender"].route.cwnd == Some(60));
+    let changes = [cap(60), cap(20)];
+    let answer = whatif(&models, &recorded, &changes, &simulator, &Patient, EFFORT).unwrap();
+    let labels: Vec<&str> = answer.predictions.iter().map(|it| it.label.as_str()).collect();
+    assert_eq!((labels, answer.skipped), (vec!["cap 20"], 1));
+    let said = text::whatif(&answer.model, &analysis_of(&run(setup())), &answer);
+    assert!(said.contains("a simulation failed: cap 60: its kernel does not take that"), "{said}");
+    assert_eq!(asked(&run(setup()), &changes).failure, None, "the control");
+}
+
+#[test]
+fn a_replay_lasts_from_the_handshakes_end_as_long_as_the_recording() {
+    let (models, _) = models_of(&run(setup()));
+    let Model { seconds, path, program, .. } = &models[0];
+    assert_eq!(*program, Fitted::Endless);
+    let scenario = scenario(&models[0], &Change::default(), Scene::Alone, 1);
+    // A flow's time counts from its connect().
+    assert!(scenario.most_seconds >= seconds + path.rtt_s.value, "{}", scenario.most_seconds);
+}
+
+#[test]
+fn a_queue_that_was_never_full_may_hold_no_more_than_waited_in_it() {
+    let (models, _) = models_of(&run(Setup { bottleneck: None, ..setup() }));
+    let mut model = models[0].clone();
+    model.path.rate = Parameter::new(1e5, 1e5, None, "no queue was seen");
+    model.path.queue = Parameter::new(20.0, 1.0, None, "never full: 1 packets waited at most");
+    let queues: Vec<f64> = (1..REPLAYS).map(|i| model.variant(i).path.queue.value).collect();
+    let reaches = |from: f64, to: f64| queues.iter().any(|queue| (from..to).contains(queue));
+    assert!(reaches(1.0, 4.0) && reaches(4.0, 100.0), "{queues:?}");
+}
+
+/// Replays with these seeds are held back, those with others are not.
+struct HeldBack {
+    seeds: fn(u64) -> bool,
+    cap: u32,
+    /// And the rest has a rate so many times that of the model.
+    faster: f64,
+}
+
+impl Simulator for HeldBack {
+    fn run(&self, scenario: &Scenario, within: Duration) -> Result<Option<(Outcome, Recording)>> {
+        let mut scenario = scenario.clone();
+        let rate = &mut scenario.links.path.up.rate_mbit;
+        match (self.seeds)(scenario.seed) {
+            true => {
+                scenario.hosts.get_mut("sender").expect("the sender").route.cwnd = Some(self.cap)
+            }
+            false => *rate = rate.map(|rate| rate * self.faster),
+        }
+        Small.run(&scenario, within)
+    }
+}
+
+#[test]
+fn models_that_are_predicted_with_match_without_those_that_are_left_out() {
+    let (models, recorded) = models_of(&run(setup()));
+    let effort = Effort { replays: REPLAYS, ..EFFORT };
+    let answer = |faster: f64| {
+        let lopsided = HeldBack { seeds: |seed| seed.is_multiple_of(2), cap: 8, faster };
+        whatif(&models, &recorded, &[cap(60)], &lopsided, &Patient, effort).unwrap()
+    };
+    // Half of the replays is far too slow, and the others are all a quarter too fast.
+    let between = answer(1.25);
+    assert!(between.predictions.is_empty(), "{:?}", between.predictions);
+    assert!(between.mismatches.iter().any(|it| it.what == "goodput"), "{:?}", between.mismatches);
+    assert_eq!(answer(1.0).mismatches, [], "the control");
+}
+
+#[test]
+fn where_few_models_are_near_others_are_looked_for() {
+    let (models, recorded) = models_of(&run(setup()));
+    let effort = Effort { replays: REPLAYS, runs: 4, ..EFFORT };
+    let answer = |seeds| {
+        let simulator = HeldBack { seeds, cap: 8, faster: 1.0 };
+        whatif(&models, &recorded, &[cap(60)], &simulator, &Patient, effort).unwrap()
+    };
+    let found = answer(|seed| (2..=6).contains(&seed));
+    let Prediction { gain, runs, .. } = &found.predictions[0];
+    assert!(*runs >= 3 && gain.high < 1.1 * gain.low, "{runs} runs: {gain:?}");
+    let none = answer(|seed| seed != 1);
+    let gain = &none.predictions[0].gain;
+    assert!(gain.high > 2.0 * gain.low, "the control, there are none: {gain:?}");
+}
+
+#[test]
 fn segments_that_are_smaller_than_ipv6_needs_are_simulated_as_small() {
     let (models, _) = models_of(&run(setup()));
     let model = Model { ipv6: true, packet: f64::from(MSS) + 72.0, ..models[0].clone() };

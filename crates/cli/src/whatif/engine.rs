@@ -86,7 +86,8 @@ impl Watch for Engine {
 fn in_short(error: &Error) -> Error {
     let text = format!("{error:#}");
     let said = text.split_once(&format!("it said: {}: ", engine::PROGRAM)).map(|it| it.1);
-    let text = said.unwrap_or(&text).trim_end();
+    let ended = text.split_once("' was ended by ").map(|it| format!("it was ended by {}", it.1));
+    let text = said.or(ended.as_deref()).unwrap_or(&text).trim_end();
     anyhow!("the simulation failed: {text}{}", remedy(text))
 }
 

@@ -121,6 +121,9 @@ pub fn policer(seen: &Observation) -> Option<Policer> {
     })
 }
 
+/// Share of the segments that must not have met a limit to tell what chance loses.
+const TELLING: f64 = 0.1;
+
 /// What is lost where `limited` says that no limit was met.
 pub fn chance(seen: &Observation, limited: &[bool]) -> Chance {
     let free = || seen.departures.iter().zip(limited).filter(|(_, limited)| !**limited);
@@ -138,8 +141,10 @@ pub fn chance(seen: &Observation, limited: &[bool]) -> Chance {
     let independent = 1.0 / (1.0 - share);
     let sigma = share.sqrt() * independent / (runs.max(1) as f64).sqrt();
     let bursty = losses >= 6 && mean > independent + 3.0 * sigma.max(0.05);
+    // Where nearly all met a limit, the others tell nothing.
+    let is_told = seen.lost() == 0 || all as f64 >= TELLING * seen.departures.len() as f64;
     Chance {
-        share: Parameter::new(share, low, Some(high), reason),
+        share: Parameter::new(share, low, is_told.then_some(high), reason),
         burst: bursty.then_some(mean),
         losses,
     }

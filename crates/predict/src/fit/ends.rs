@@ -141,12 +141,14 @@ pub fn receiver(seen: &Observation, analysis: &Analysis, steps: &[Step]) -> Rece
     let most = analysis.summary.max_snd_wnd;
     let flight = steps.iter().map(|step| step.state().outstanding()).max().unwrap_or(0);
     let share = analysis.limits.share(Limit::ReceiverWindow);
+    // One that grew further than it was used was a limit while it was smaller, and grows with another
+    // setting, too.
     let tight = f64::from(most) < OFFERED * f64::from(flight) && share > 0.0;
-    let window = (share >= MODELLED || tight).then(|| {
+    let slow = analysis.verdict.cause == Cause::PeerReadsSlowly;
+    let window = (tight || (slow && share >= MODELLED)).then(|| {
         let reason = "the largest window that it offered, and all of it was used";
         Parameter::new(most.into(), most.into(), Some(most.into()), reason)
     });
-    let slow = analysis.verdict.cause == Cause::PeerReadsSlowly;
     let reads = slow.then(|| {
         let rate = analysis.summary.acked as f64 / seen.seconds.max(1e-3);
         let reason = "what its program took while the window was closed or small";

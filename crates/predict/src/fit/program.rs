@@ -80,6 +80,7 @@ fn writes(steps: &[Step], first_ns: u64) -> Vec<Write> {
     let mut blocked = false;
     let (mut written, mut received, mut answered_s) = (0, 0, 0.0);
     let (mut last_s, mut before_s) = (0.0, 0.0);
+    let mut arrives = false;
     // A FIN takes a sequence number, too.
     let most = steps.last().map_or(0, |step| step.sent + u64::from(step.settled().unsent));
     let ended = steps.last().filter(|step| step.settled().unsent == 0).map(|step| step.sent);
@@ -87,8 +88,10 @@ fn writes(steps: &[Step], first_ns: u64) -> Vec<Write> {
         let at_s = step.time_ns().saturating_sub(first_ns) as f64 / 1e9;
         let left = step.settled();
         if step.received > received {
-            (received, answered_s) = (step.received, at_s);
+            // What arrives meets the state before it: the next event is the first to show it.
+            (received, answered_s) = (step.received, if arrives { before_s } else { at_s });
         }
+        arrives = step.kind() == Kind::Ack && !step.is_after();
         let now = (step.sent + u64::from(left.unsent)).min(ended.unwrap_or(most));
         if now > written {
             let bytes = now - written;

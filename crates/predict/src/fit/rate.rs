@@ -5,7 +5,7 @@
 
 use crate::observation::Observation;
 use crate::parameter::Parameter;
-use crate::queue::{Misfit, meetings, misfit};
+use crate::queue::{Misfit, Rests, misfit};
 
 /// Rates that are tried at first are so far from one another.
 const COARSE: f64 = 1.25;
@@ -65,12 +65,13 @@ pub fn bottleneck(seen: &Observation) -> Option<Bottleneck> {
             "what is left of the round trips without the queue",
         ),
         misfit_s: spread,
-        worst: worst(seen, best, base),
+        worst: worst(seen, best),
         seen: !open,
     })
 }
 
-/// Quantiles of the bytes/s that were acknowledged, over twentieths of the time.
+/// Quantiles of the bytes/s that were acknowledged, over twentieths of the time, and their mean: of
+/// few packets in each no twentieth is exact.
 fn delivery_rates(seen: &Observation) -> Vec<f64> {
     const PARTS: usize = 20;
     let length = seen.seconds / PARTS as f64;
@@ -84,17 +85,17 @@ fn delivery_rates(seen: &Observation) -> Vec<f64> {
         before = before.max(trip.of + 1);
     }
     parts.sort_unstable_by(f64::total_cmp);
-    [0.5, 0.75, 0.95].map(|share| parts[(PARTS as f64 * share) as usize] / length).to_vec()
+    let mean = parts.iter().sum::<f64>() / seen.seconds;
+    let quantiles = [0.5, 0.75, 0.95].map(|share| parts[(PARTS as f64 * share) as usize] / length);
+    quantiles.into_iter().chain([mean]).collect()
 }
 
 /// From, to, and the mean distance in the tenth of the time where it is greatest.
-fn worst(seen: &Observation, rate: f64, base_s: f64) -> [f64; 3] {
+fn worst(seen: &Observation, rate: f64) -> [f64; 3] {
     const PARTS: usize = 10;
-    let met = meetings(&seen.departures, rate);
     let length = seen.seconds / PARTS as f64;
     let mut parts = [(0.0, 0_u32); PARTS];
-    for trip in &seen.round_trips {
-        let apart = (trip.seconds - met[trip.of].seconds - base_s).abs();
+    for (trip, apart) in seen.round_trips.iter().zip(Rests::of(seen, rate).distances()) {
         let part = (seen.departures[trip.of].at_s / length) as usize;
         let (sum, count) = &mut parts[part.min(PARTS - 1)];
         (*sum, *count) = (*sum + apart, *count + 1);
