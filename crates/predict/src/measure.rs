@@ -108,6 +108,15 @@ mod tests {
     }
 
     #[test]
+    fn the_last_event_is_within_the_time_of_all() {
+        let cut = |ns: &u64| ((*ns as f64 / 1e9) * 1e9) < *ns as f64;
+        let mut ns: Vec<u64> = (0..1000).map(|i| 60_000_000 + i * 7_919).collect();
+        assert!(ns.iter().any(cut), "the control: without rounding some lose their last ns");
+        ns.retain(|&ns| nanoseconds(ns as f64 / 1e9) != ns);
+        assert!(ns.is_empty(), "{ns:?}");
+    }
+
+    #[test]
     fn what_is_acknowledged_at_the_end_of_a_gap_was_delivered_in_it() {
         assert_eq!(parts(&[([0.0, 2.0], 4.0)]), [2.0; 4], "up to the very end");
         assert_eq!(parts(&[([0.5, 1.5], 2.0)]), [0.0, 2.0, 2.0, 0.0]);

@@ -133,3 +133,68 @@ pub fn misfit(seen: &Observation, rate: f64) -> Misfit {
     let mean_s = rests.distances().sum::<f64>() / seen.round_trips.len() as f64;
     Misfit { base_s: rests.base_s, mean_s }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Full packets that leave at these times and are acknowledged alone, so much after the round trip
+    /// of 40 ms and what they meet at 0.1 Mbit/s.
+    fn seen(packets: &[(f64, f64)]) -> Observation {
+        let departure = |&(at_s, _): &(f64, f64)| Departure {
+            at_s,
+            bytes: 1500.0,
+            end: 0,
+            again: false,
+            lost: false,
+        };
+        let departures: Vec<Departure> = packets.iter().map(departure).collect();
+        let met = meetings(&departures, RATE);
+        let trip = |(of, (_, late)): (usize, &(f64, f64))| RoundTrip {
+            of,
+            seconds: 0.04 + met[of].seconds + late,
+            segments: 1,
+        };
+        let round_trips = packets.iter().enumerate().map(trip).collect();
+        Observation { departures, round_trips, handshake_s: Some(0.04), ..Observation::default() }
+    }
+
+    const RATE: f64 = 12_500.0;
+
+    #[test]
+    fn an_acknowledgement_that_waits_for_another_segment_is_no_queue() {
+        // The next packet comes 120 ms later: too late for the receiver, which waits 40 ms.
+        let lone: Vec<(f64, f64)> =
+            (0..20).map(|i| (f64::from(i) * 0.05, 0.04 * f64::from(i % 2))).collect();
+        assert!(misfit(&seen(&lone), RATE).mean_s < 1e-6, "{:?}", misfit(&seen(&lone), RATE));
+        // What is late by another time each has another cause.
+        let late: Vec<(f64, f64)> =
+            (0..20).map(|i| (f64::from(i) * 0.05, 0.005 * f64::from(i))).collect();
+        assert!(misfit(&seen(&late), RATE).mean_s > 0.01, "{:?}", misfit(&seen(&late), RATE));
+    }
+
+    #[test]
+    fn a_segment_that_another_follows_at_once_is_not_acknowledged_late() {
+        let mut pairs = seen(&(0..20).map(|i| (f64::from(i), 0.04)).collect::<Vec<_>>());
+        assert!(misfit(&pairs, RATE).mean_s < 1e-6, "the control: a lone one may be");
+        // Over a fast path two of them arrive together.
+        for (i, departure) in pairs.departures.iter_mut().enumerate() {
+            departure.at_s = f64::from(i as u32 / 2);
+        }
+        for trip in pairs.round_trips.iter_mut().filter(|trip| trip.of % 2 == 0) {
+            trip.seconds = 0.08;
+        }
+        pairs.round_trips.retain(|trip| trip.of % 2 == 0);
+        assert!(misfit(&pairs, 1e9).mean_s > 0.03, "{:?}", misfit(&pairs, 1e9));
+    }
+
+    #[test]
+    fn a_round_trip_told_by_timestamps_bounds_the_path_to_a_millisecond_only() {
+        let mut seen = seen(&[(0.0, 0.0); 4]);
+        (seen.handshake_s, seen.least_s) = (Some(0.0088), Some(0.008));
+        assert!(base_bounds(&seen)[1] < 0.0088, "the control: {:?}", base_bounds(&seen));
+        seen.departures[3].again = true;
+        let [low, high] = base_bounds(&seen);
+        assert!(low <= 0.008 && (0.0088..0.0092).contains(&high), "{low} to {high}");
+    }
+}

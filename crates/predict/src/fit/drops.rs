@@ -142,7 +142,8 @@ pub fn chance(seen: &Observation, limited: &[bool]) -> Chance {
     let sigma = share.sqrt() * independent / (runs.max(1) as f64).sqrt();
     let bursty = losses >= 6 && mean > independent + 3.0 * sigma.max(0.05);
     // Where nearly all met a limit, the others tell nothing.
-    let is_told = seen.lost() == 0 || all as f64 >= TELLING * seen.departures.len() as f64;
+    let is_told =
+        losses > 0 || seen.lost() == 0 || all as f64 >= TELLING * seen.departures.len() as f64;
     Chance {
         share: Parameter::new(share, low, is_told.then_some(high), reason),
         burst: bursty.then_some(mean),
