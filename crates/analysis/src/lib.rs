@@ -63,7 +63,7 @@ pub use recording::{Connection, Mark, Point, Recording};
 pub use roster::{Chosen, Roster};
 pub use select::{BadSelector, End, Identified, Identity, NoneMatches, Selector, select};
 pub use series::{CURVES, Sample, Series, is_sampled};
-pub use summary::{Coverage, Retransmitted, Rtt, Summary};
+pub use summary::{Coverage, Retransmitted, Rtt, Summary, TIMESTAMP_TICK_US};
 pub use thin::{MIN_BUDGET, Thinned, thin, thin_rows};
 pub use throughput::{Throughput, automatic_bin};
 pub use track::{Step, is_timeout, steps};

@@ -210,8 +210,8 @@ fn rtt<'a>(states: impl Iterator<Item = &'a State> + Clone) -> Option<Rtt> {
     })
 }
 
-/// Tick of TCP's timestamps (RFC 7323), µs.
-const TIMESTAMP_TICK_US: u32 = 1000;
+/// Tick of TCP's timestamps (RFC 7323), µs: on Linux, and on most others.
+pub const TIMESTAMP_TICK_US: u32 = 1000;
 
 /// The kernel's least round trips, µs, of which the last is the least of all. An ACK of retransmitted
 /// data is measured by its timestamp, whose clock counts whole ticks: it can seem a tick sooner than any

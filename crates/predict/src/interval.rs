@@ -1,5 +1,7 @@
 //! Numbers with the interval in which simulations found them.
 
+use std::cmp::Ordering;
+
 use serde::Serialize;
 
 /// Replays unless it is told otherwise.
@@ -10,6 +12,13 @@ pub(crate) const FEW: usize = 3;
 
 /// An interval of this width predicts nothing.
 const WIDE: f64 = 6.0;
+
+/// The upper one of the two in the middle, where there are two.
+pub(crate) fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
+    let middle = values.len() / 2;
+    let order = |a: &T, b: &T| a.partial_cmp(b).unwrap_or(Ordering::Equal);
+    (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, order).1)
+}
 
 /// A number with the interval in which the simulations found it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]

@@ -1,12 +1,12 @@
 //! A queue in front of a rate, run through in logical time: what each segment would have met there.
 
+use transom_analysis::TIMESTAMP_TICK_US;
+
+use crate::interval::median;
 use crate::observation::{Departure, Observation, RoundTrip};
 
 /// By how much a handshake may be off, relatively and in s: timers, and the threads of hosts.
 const HANDSHAKE: (f64, f64) = (0.02, 200e-6);
-
-/// What TCP's timestamps count in (RFC 7323), s: on Linux, and on most others.
-const TIMESTAMP_S: f64 = 1e-3;
 
 /// What a segment meets when it comes to a queue that is served at a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,11 +94,6 @@ impl Rests {
     }
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    let middle = values.len() / 2;
-    (!values.is_empty()).then(|| *values.select_nth_unstable_by(middle, f64::total_cmp).1)
-}
-
 /// How far the round trips are from those over such a rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Misfit {
@@ -113,7 +108,7 @@ pub struct Misfit {
 fn base_bounds(seen: &Observation) -> [f64; 2] {
     // That of a segment that left twice is told by timestamps, which count whole ms.
     let is_coarse = seen.departures.iter().any(|departure| departure.again);
-    let coarse_s = if is_coarse { TIMESTAMP_S } else { 0.0 };
+    let coarse_s = if is_coarse { f64::from(TIMESTAMP_TICK_US) / 1e6 } else { 0.0 };
     let least = seen.least_s.map_or(f64::INFINITY, |least| least + coarse_s);
     match seen.handshake_s {
         Some(handshake) => {

@@ -3,6 +3,7 @@
 use transom_analysis::{Analysis, Limit, Span, Step};
 use transom_event::{Kind, TcpState};
 
+use crate::interval::median;
 use crate::model::Program;
 
 /// The share of the time, until the last byte was acknowledged, in which the program had nothing to
@@ -107,11 +108,6 @@ fn writes(steps: &[Step], first_ns: u64) -> Vec<Write> {
         before_s = at_s;
     }
     writes
-}
-
-fn median<T: Copy + PartialOrd>(mut values: Vec<T>) -> Option<T> {
-    values.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-    values.get(values.len() / 2).copied()
 }
 
 /// Each write but the first follows what the other side answered to the one before.
