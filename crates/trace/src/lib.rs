@@ -3,6 +3,7 @@
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod cells;
+mod checksum;
 mod columns;
 pub mod convert;
 mod csv;

@@ -14,6 +14,7 @@ use parquet::schema::types::ColumnPath;
 use transom_output::unfinished;
 use transom_raw_stream::{Footer, Meta};
 
+use crate::checksum::{self, Summed};
 use crate::columns::Columns;
 use crate::order::by_connection;
 use crate::schema;
@@ -55,11 +56,15 @@ const SCATTERED: &str = "pacing_rate";
 /// A dictionary that grows beyond this does not pay: the rest of the row group is written as differences.
 const DICTIONARY_BYTES: usize = 8 << 10;
 
+/// What our files name as their writer, before its version. A file that another program has made of
+/// one of ours names that, though it may have our metadata.
+const WRITER: &str = "transom ";
+
 /// The encodings; measured by `examples/measure_trace.rs`, see docs/trace-format.md.
 fn properties() -> Result<WriterProperties> {
     let mut properties = WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)
-        .set_created_by(concat!("transom ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_created_by([WRITER, env!("CARGO_PKG_VERSION")].concat())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_max_row_group_row_count(Some(ROW_GROUP))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
@@ -83,7 +88,7 @@ fn units() -> (String, String) {
 
 /// Writes batches of a recording as the table, in Parquet.
 pub(crate) struct ParquetSink<W: Write + Send> {
-    writer: ArrowWriter<W>,
+    writer: ArrowWriter<Summed<W>>,
     table: Table,
 }
 
@@ -91,7 +96,8 @@ impl<W: Write + Send> ParquetSink<W> {
     pub fn new(to: W, meta: &Meta) -> Result<ParquetSink<W>> {
         let schema = schema::schema([units()]);
         let table = Table::new(schema.clone(), meta);
-        Ok(ParquetSink { writer: ArrowWriter::try_new(to, schema, Some(properties()?))?, table })
+        let writer = ArrowWriter::try_new(Summed::new(to), schema, Some(properties()?))?;
+        Ok(ParquetSink { writer, table })
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> Result<()> {
@@ -105,7 +111,11 @@ impl<W: Write + Send> ParquetSink<W> {
         for (key, value) in pairs.into_iter().chain([units()]) {
             self.writer.append_key_value_metadata(KeyValue::new(key, value));
         }
-        Ok(self.writer.into_inner()?)
+        self.writer.append_key_value_metadata(checksum::pair());
+        self.writer.flush()?;
+        self.writer.sync()?;
+        self.writer.inner_mut().begin_footer();
+        self.writer.into_inner()?.finish()
     }
 }
 
@@ -214,6 +224,12 @@ fn becomes(name: &[u8]) -> Option<&[u8]> {
     let dot = name.iter().rposition(|&byte| byte == b'.')?;
     let pid = &name[dot + 1..];
     (!pid.is_empty() && pid.iter().all(u8::is_ascii_digit)).then(|| &name[..dot])
+}
+
+/// Refuses a file of ours whose bytes have changed since it was written.
+pub(crate) fn check_bytes(metadata: &ParquetMetaData, file: &File, file_bytes: u64) -> Result<()> {
+    let writer = metadata.file_metadata().created_by().unwrap_or_default();
+    if writer.starts_with(WRITER) { checksum::check(file, file_bytes) } else { Ok(()) }
 }
 
 /// Refuses sizes that no trace has before anything is allocated for them.

@@ -19,7 +19,7 @@ use transom_raw_stream::{Footer, Meta, are_ours};
 
 use crate::decode::Rows;
 use crate::guarded;
-use crate::parquet_file::{self, check_sizes};
+use crate::parquet_file::{self, check_bytes, check_sizes};
 use crate::stream::{CONTINUATION, Stream};
 
 /// The formats of a trace.
@@ -109,7 +109,9 @@ impl Reader {
                 .context("its footer is not readable: it is cut or corrupt")
                 .and_then(without_empty_dictionaries)
         })?;
-        check_sizes(metadata.metadata(), file.metadata()?.len())?;
+        let bytes = file.metadata()?.len();
+        check_sizes(metadata.metadata(), bytes)?;
+        check_bytes(metadata.metadata(), &file, bytes)?;
         let pairs = metadata.metadata().file_metadata().key_value_metadata();
         let pairs = pairs
             .into_iter()

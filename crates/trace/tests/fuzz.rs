@@ -140,14 +140,64 @@ fn a_corrupt_raw_stream_is_survived() {
     }
 }
 
+/// A finished trace.
+fn parquet(path: &Path) -> Vec<u8> {
+    stream(path, Compression::Lz4).finish(Footer::default()).unwrap();
+    fs::read(path).unwrap()
+}
+
+/// The same file, as a version wrote it that had no checksum.
+fn without_checksum(mut bytes: Vec<u8>) -> Vec<u8> {
+    let key = b"transom.crc32";
+    let at = bytes.windows(key.len()).rposition(|window| window == key).unwrap();
+    bytes[at + key.len() - 1] = b'_';
+    bytes
+}
+
 #[test]
 fn a_corrupt_parquet_file_is_survived() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("t");
-    stream(&path, Compression::Lz4).finish(Footer::default()).unwrap();
-    let whole = fs::read(&path).unwrap();
+    let whole = without_checksum(parquet(&path));
     let cases = number("TRANSOM_FUZZ_CASES", 600);
     survive(&whole, &path, number("TRANSOM_FUZZ_SEED", 1), cases);
+}
+
+#[test]
+fn one_changed_bit_of_a_parquet_file_is_an_error_or_changes_no_event() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let whole = parquet(&path);
+    let read = || Reader::open(&path)?.collect::<anyhow::Result<Vec<_>>>();
+    let events = read().unwrap();
+    let mut random = Random(number("TRANSOM_FUZZ_SEED", 1));
+    let mut told = 0;
+    let cases = number("TRANSOM_FUZZ_CASES", 600);
+    for case in 0..cases {
+        let mut bytes = whole.clone();
+        let at = random.below(bytes.len() as u32) as usize;
+        bytes[at] ^= 1 << random.below(8);
+        fs::write(&path, &bytes).unwrap();
+        match read() {
+            Ok(left) => assert!(left == events, "case {case}: byte {at}"),
+            Err(error) => {
+                let error = format!("{error:#}");
+                assert!(error.contains(&path.display().to_string()), "{error}");
+                told +=
+                    u64::from(error.contains("it is damaged") && error.contains("copy it again"));
+            }
+        }
+    }
+    assert!(told > cases / 2, "{told} of {cases} by the checksum");
+}
+
+#[test]
+fn a_parquet_file_without_a_checksum_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t");
+    let bytes = without_checksum(parquet(&path));
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(Reader::open(&path).unwrap().map(Result::unwrap).count(), 600);
 }
 
 #[test]
