@@ -394,7 +394,7 @@ def page(words):
     print("# Groups at drawn points\n")
     print("What a group of terminals gains and loses by agreeing, in virtual time. Made by")
     half = {"train": "training", "report": "reported"}[words.half]
-    print(f"`bench/groups.py --page`; points of the {half} half. [peer](peer.md#with--without) explains the words.\n")
+    print(f"`bench/groups.py --page`; points of the {half} half. [peer](peer.md#what-a-group-gains-and-loses) explains the words.\n")
     say_groups(words, drawn(words.half, words.points))
     print("## Terminals that lie\n")
     words.seeds = words.lies_seeds
