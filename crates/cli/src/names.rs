@@ -76,6 +76,7 @@ struct Resolve {
 
 #[derive(clap::Args)]
 struct Forget {
+    /// Addresses whose names are removed
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     addresses: Vec<IpAddr>,
     /// Everything: the file is removed

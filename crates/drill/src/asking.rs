@@ -21,7 +21,8 @@ use crate::session::{self, failed};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  transom-drill ask web-1 '#1103806595145' --at 2026-11-23T13:10:59Z --router tls/router.example:7447
+  transom-drill ask web-1 '#1103806595145' --at 2026-11-23T13:10:59Z \\
+      --router tls/router.example:7447
   transom-drill ask web-1 '#1103806595145' --at 2026-11-23T13:10:59Z --fetch report -o slow.html")]
 pub struct Args {
     /// What the host is called in the tables
