@@ -19,7 +19,7 @@ pub struct PcapArgs {
     /// them the packets of the recorded connections: their headers
     #[arg(long, value_name = "PCAPNG", conflicts_with = "rotate")]
     pcap: Option<PathBuf>,
-    /// With --pcap: keep so many bytes of the payload of each packet, in a file that only its owner
+    /// With --pcap: keep this many bytes of the payload of each packet, in a file that only its owner
     /// may read
     #[arg(long, value_name = "BYTES", default_value_t = 0, requires = "pcap",
           value_parser = clap::value_parser!(u32).range(..=65_000))]

@@ -54,13 +54,13 @@ struct RecordArgs {
     /// Memory for it: the oldest events go first
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = memory)]
     memory: usize,
-    /// Write when one connection has so many events of a kind in so long: KIND[=NUMBER[/TIME]]
+    /// Write when one connection has NUMBER events of a KIND within TIME: KIND[=NUMBER[/TIME]]
     #[arg(long, value_name = "CONDITION")]
     when: Vec<Condition>,
     /// How long to go on before writing, so that what follows is in the file, too
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration, allow_hyphen_values = true)]
     after: Duration,
-    /// End after so many files by conditions
+    /// End after this many files by conditions
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     files: u32,
     /// Folder for the files: flight-DATE-TIME.parquet

@@ -40,7 +40,7 @@ pub struct Args {
     /// Stop after this time
     #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
-    /// Stop after so many lines
+    /// Stop after this many lines
     #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
     /// Run this program and print exactly its connections; its exit status is passed on

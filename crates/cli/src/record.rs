@@ -33,10 +33,10 @@ pub struct Args {
     /// Stop after this time
     #[arg(short, long, value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
-    /// Stop when so much is written (before it is packed as Parquet), e.g. 500M
+    /// Stop after writing this much (before it is packed as Parquet), e.g. 500M
     #[arg(long, value_parser = file_size, value_name = "SIZE")]
     max_size: Option<u64>,
-    /// Begin a new file whenever so much is written: FILE.000, FILE.001, …
+    /// Begin a new file each time this much is written: FILE.000, FILE.001, …
     #[arg(long, value_parser = file_size, value_name = "SIZE", conflicts_with = "max_size")]
     rotate: Option<u64>,
     /// With --rotate: keep only the newest N files [default: all]
@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(short, long)]
     quiet: bool,
     /// Print JSON for programs: a line when the probes are attached, a line at the end; on the
-    /// standard output, or on the standard error where PROGRAM or the trace has the other one
+    /// standard output, or on the standard error if PROGRAM or the trace uses the standard output
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
     /// Run this program and record exactly its connections; its exit status is passed on

@@ -69,7 +69,7 @@ pub struct Args {
     range: RangeArgs,
 
     /// Also what other settings would have done to the connection with the most bytes of each trace,
-    /// simulated for so long at most [9s]; needs transom-simulate
+    /// simulated for this long at most [9s]; needs transom-simulate
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "9s", value_parser = duration, conflicts_with_all = ["from", "to"])]
     whatif: Option<Duration>,
 

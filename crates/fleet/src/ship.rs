@@ -43,7 +43,7 @@ pub struct Args {
     /// A label of this machine in the table `hosts`, as cloud=NAME; can be given again
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = labels::label)]
     labels: Vec<(String, String)>,
-    /// Ship recorded events (level 2), too: of each hour at most so many MiB as they land; 0: none
+    /// Ship recorded events (level 2), too: of each hour this many MiB at most, as they land; 0: none
     #[arg(long, value_name = "MIB", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(..=65_536))]
     events_mib: u64,

@@ -27,7 +27,7 @@ pub struct Args {
     /// End after this time [default: Ctrl-C]
     #[arg(long = "for", value_parser = duration, allow_hyphen_values = true, value_name = "TIME")]
     duration: Option<Duration>,
-    /// End when so much is written on the device, e.g. 500M
+    /// End after writing this much on the device, e.g. 500M
     #[arg(long, value_name = "SIZE", value_parser = crate::record::file_size)]
     max_size: Option<u64>,
     /// Return when it records: the device may be unplugged, `transom android pull` fetches it

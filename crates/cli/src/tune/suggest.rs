@@ -39,7 +39,7 @@ pub struct Args {
     /// One JSON object, for programs
     #[arg(long)]
     json: bool,
-    /// Simulate for so long at most
+    /// Simulate for this long at most
     #[arg(long, default_value = "30s", value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
     budget: Duration,
 }

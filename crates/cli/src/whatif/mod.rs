@@ -70,7 +70,7 @@ pub struct Args {
     /// One JSON object, for programs
     #[arg(long)]
     json: bool,
-    /// Simulate for so long at most
+    /// Simulate for this long at most
     #[arg(long, default_value = "9s", value_name = "TIME", value_parser = crate::filters::duration, allow_hyphen_values = true)]
     budget: Duration,
 }

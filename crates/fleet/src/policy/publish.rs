@@ -48,7 +48,7 @@ pub struct Args {
     /// Windows in each half of a wave: then both halves of its hosts change places
     #[arg(long, value_name = "N", default_value_t = 6)]
     windows: u32,
-    /// Hosts go back by themselves when nobody has renewed it for so long: 60 s to 7 days
+    /// Hosts go back by themselves when nobody has renewed it for this long: 60 s to 7 days
     #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "1h")]
     lease: u64,
     /// Its number is higher than this one: where the policies were in another place before, whose

@@ -23,7 +23,7 @@ pub struct Args {
     /// Where the tables are [default: as --to]
     #[arg(long, value_name = "s3://BUCKET/PREFIX|file:///DIR")]
     from: Option<String>,
-    /// Rows come so late: a window is judged when it has been over for so long
+    /// How late rows may come: a window is judged this long after its end
     #[arg(long, value_name = "TIME", value_parser = words::span, default_value = "10m")]
     lag: u64,
     /// Folder for the sums of windows that were judged, whose rows are not read again [default:
@@ -33,7 +33,7 @@ pub struct Args {
     /// Keep metrics in this file, for the text collector of Prometheus' node exporter
     #[arg(long, value_name = "FILE.prom", overrides_with = "metrics")]
     metrics: Option<PathBuf>,
-    /// Take a step again and again, so long after the last one
+    /// Take one step after another, this long after the last one
     #[arg(long, value_name = "TIME", value_parser = words::pause)]
     every: Option<u64>,
 }

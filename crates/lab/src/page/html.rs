@@ -50,6 +50,7 @@ fn header(results: &Results) -> String {
     let verdicts = results.verdicts();
     let quick = if results.manifest["quick"] == true { "quick, " } else { "" };
     let runs = results.runs.len() + results.controls.values().map(Vec::len).sum::<usize>();
+    let noun = if runs == 1 { "run" } else { "runs" };
     let name = escape(&results.loaded.name);
     let claims = match verdicts.as_slice() {
         [] => String::new(),
@@ -58,7 +59,7 @@ fn header(results: &Results) -> String {
     let time = virtual_time(&results.manifest);
     format!(
         "<header>\n<h1>{title}</h1>\n<p>{question}</p>\n<p class=\"facts\"><span>{source}</span> \
-         <span>{name}</span> <span>{quick}{runs} runs</span>{claims}</p>\n{time}</header>\n"
+         <span>{name}</span> <span>{quick}{runs} {noun}</span>{claims}</p>\n{time}</header>\n"
     )
 }
 

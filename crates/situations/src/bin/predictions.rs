@@ -25,7 +25,7 @@ struct Args {
     /// Paths; each has two changes
     #[arg(long, default_value_t = 24, value_name = "N")]
     paths: usize,
-    /// Record each change so often, and compare with the median
+    /// Record each change this often, and compare with the median
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeats: usize,
     /// Folder for the traces

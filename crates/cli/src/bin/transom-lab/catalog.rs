@@ -27,15 +27,8 @@ pub fn list() -> Result<ExitCode> {
         match found.load(&name) {
             Ok(loaded) => {
                 let experiment = &loaded.experiment;
-                let (runs, seconds) = campaign::cost(&loaded, false);
-                let (quick_runs, quick_seconds) = campaign::cost(&loaded, true);
                 writeln!(out, "{name}\n    {}\n    {}", experiment.title, experiment.source)?;
-                writeln!(
-                    out,
-                    "    {runs} runs, {}; --quick: {quick_runs} runs, {}",
-                    clock(seconds),
-                    clock(quick_seconds)
-                )?;
+                writeln!(out, "    {}", cost(&loaded))?;
                 virtual_time(&mut out, &loaded)?;
             }
             Err(error) => {
@@ -227,8 +220,6 @@ fn settings(host: &Host) -> Vec<String> {
 }
 
 fn sweep(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
-    let (runs, seconds) = campaign::cost(loaded, false);
-    let (quick_runs, quick_seconds) = campaign::cost(loaded, true);
     if !loaded.experiment.sweep.is_empty() {
         writeln!(out, "\nsweep")?;
     }
@@ -236,11 +227,16 @@ fn sweep(out: &mut impl Write, loaded: &Loaded) -> Result<()> {
         let values: Vec<String> = values.iter().map(canonical).collect();
         writeln!(out, "  {key}: {}", values.join(", "))?;
     }
-    writeln!(
-        out,
-        "\n{runs} runs, {}; --quick: {quick_runs} runs, {}",
-        clock(seconds),
-        clock(quick_seconds)
-    )?;
+    writeln!(out, "\n{}", cost(loaded))?;
     Ok(())
+}
+
+/// What the whole experiment takes, and what its short form does.
+fn cost(loaded: &Loaded) -> String {
+    let [whole, quick] = [false, true].map(|is_quick| {
+        let (runs, seconds) = campaign::cost(loaded, is_quick);
+        let noun = if runs == 1 { "run" } else { "runs" };
+        format!("{runs} {noun}, {}", clock(seconds))
+    });
+    format!("{whole}; --quick: {quick}")
 }

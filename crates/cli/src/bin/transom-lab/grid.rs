@@ -39,7 +39,7 @@ pub struct Args {
     /// Only this half of the points
     #[arg(long, value_name = "train|report", value_parser = half)]
     half: Option<Half>,
-    /// Draw so many points instead of the file's number; those of a smaller number stay the same
+    /// Draw this many points instead of the file's number; a larger number keeps those of a smaller one
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     points: Option<u32>,
     /// Only this point, and keep the scenario, the outcome and the traces of its runs
