@@ -33,7 +33,9 @@ pub fn write(directories: &[&Path], document: &Path) -> Result<()> {
 }
 
 fn opening(all: &[Results]) -> String {
-    let mut text = "# Results\n\nWritten by `make experiments`. ".to_owned();
+    let mut text = "# Results\n\nWhat the experiments claim, and what was measured on the \
+                    testbed. Written by `make experiments`. "
+        .to_owned();
     if let Some(machine) = all.iter().map(machine).find(|machine| !machine.is_empty()) {
         let _ = write!(text, "Measured on {machine}.");
     }
