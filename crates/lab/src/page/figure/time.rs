@@ -93,7 +93,7 @@ fn drawing(title: &str, quantity: &str, seen: &BTreeMap<String, Seen>) -> Drawin
     let unit = if quantity == "throughput" { "Mbit/s" } else { "window (segments)" };
     canvas.values(y, unit);
     for (n, curve) in curves.iter().enumerate() {
-        canvas.path(&steps(curve, x, y), Pen::ours(n), 1.2);
+        canvas.path(&steps(curve, x, y), Pen::ours(n), width(n, curves.len()));
     }
     let bottom = lanes(&mut canvas, seen, x, y.start + 8.0, &seconds);
     let (ticks, decimals) = x.ticks(60.0);
@@ -122,6 +122,11 @@ fn throughput(seen: &Seen, seconds: &impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
     // The last bin ends with the connection.
     points.extend(points.last().map(|&(_, rate)| (seconds(seen.connection().last_ns), rate)));
     points
+}
+
+/// Of a curve that others are drawn over: wider than these, so that it is seen where all are equal.
+fn width(n: usize, of: usize) -> f64 {
+    1.2 + 0.6 * (of - 1 - n) as f64
 }
 
 /// Each value holds until the next.
@@ -176,4 +181,19 @@ fn lanes(
         y += 11.0;
     }
     y
+}
+
+#[cfg(test)]
+mod tests {
+    use super::width;
+
+    #[test]
+    fn a_curve_is_seen_below_equal_ones() {
+        for of in 2..5 {
+            for n in 1..of {
+                assert!(width(n - 1, of) - width(n, of) > 0.5, "{n} of {of}");
+            }
+        }
+        assert_eq!(width(0, 1), width(3, 4));
+    }
 }
