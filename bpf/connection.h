@@ -129,15 +129,16 @@ static __noinline void emit_identity(const struct identity *id, struct tcp_sock 
 }
 
 /* Nearly all events: `ack` and `send`. */
-static __always_inline void emit_state_inline(const struct identity *id, struct tcp_sock *tp,
-					      u8 kind, u8 where, u32 aux0, u32 aux1, u8 flags)
+static __always_inline void emit_state_inline(const struct identity *id, struct sock *sk,
+					      struct tcp_sock *tp, u8 kind, u8 where, u32 aux0,
+					      u32 aux1, u8 flags)
 {
 	struct tx_event *event = sink_reserve();
 
 	if (!event)
 		return;
 	fill_head(event, id, where, aux0, aux1);
-	read_state(&event->state, tp);
+	read_state(&event->state, sk, tp);
 	event->state.flags |= flags;
 	sink_commit(event, kind);
 }
@@ -146,7 +147,8 @@ static __noinline void emit_rare(const struct identity *id, struct tcp_sock *tp,
 				 u32 aux1)
 {
 	if (id && tp)
-		emit_state_inline(id, tp, what, what >> 8, aux0, aux1, what >> 16);
+		emit_state_inline(id, (struct sock *)tp, tp, what, what >> 8, aux0, aux1,
+				  what >> 16);
 }
 
 /* A function of BPF has at most five arguments. */

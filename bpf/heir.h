@@ -46,6 +46,17 @@ static __noinline void want_owner(void)
 		sink_wake();
 }
 
+/* While the probes at system calls are away: whether there is anything to learn of who sends. */
+static __always_inline bool is_by_another(const struct by_address *entry)
+{
+	u32 zero = 0;
+	struct presence *now = bpf_map_lookup_elem(&presence, &zero);
+
+	if (!now || !now->detached)
+		return false;
+	return !entry->settled || entry->heir || entry->id.tgid != bpf_get_current_pid_tgid() >> 32;
+}
+
 /*
  * A process holds the lock while it calls the kernel, but also while it lets in
  * what has waited for the lock (the backlog), and one that only looks (an
@@ -54,11 +65,10 @@ static __noinline void want_owner(void)
  */
 static __noinline void sent_by_process(struct by_address *entry, struct tcp_sock *tp, u32 flags)
 {
-	u32 zero = 0, tgid, old;
-	struct presence *now = bpf_map_lookup_elem(&presence, &zero);
 	struct task_struct *task;
+	u32 tgid, old;
 
-	if (!entry || !tp || !now || !now->detached)
+	if (!entry || !tp)
 		return;
 	tgid = bpf_get_current_pid_tgid() >> 32;
 	old = entry->id.tgid;

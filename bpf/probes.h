@@ -15,11 +15,9 @@
 /* A drop by the queue and the CWR it leads to lie in one call, unless it is preempted. */
 #define SAME_CALL_NS 10000000
 
-/* The watched connection that a segment on its way out belongs to, and its socket. */
-static __always_inline struct tcp_sock *sender_of(struct sk_buff *skb, struct by_address **entry)
+/* The watched connection that a segment on its way out belongs to. */
+static __always_inline struct tcp_sock *sender_of(struct sock *sk, struct by_address **entry)
 {
-	struct sock *sk = skb->sk;
-
 	if (!sk)
 		return NULL;
 	*entry = find_address((u64)sk);
@@ -116,7 +114,7 @@ static __always_inline int acknowledged(struct sock *sk, struct sk_buff *skb)
 		return 0;
 	entry = segment_arrived(sk, tp, skb, &acked);
 	if (entry)
-		emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked,
+		emit_state_inline(&entry->id, sk, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, acked,
 				  tp->snd_cwnd, 0);
 	return 0;
 }
@@ -159,8 +157,8 @@ static __always_inline int segment_left(struct by_address *entry, struct tcp_soc
 	if (!tp || !entry || !entry->in_segment)
 		return 0;
 	entry->in_segment = false;
-	emit_state_inline(&entry->id, tp, TX_ACK, TX_AT_RCV_ESTABLISHED, entry->acked,
-			  entry->cwnd_before, TX_AFTER);
+	emit_state_inline(&entry->id, (struct sock *)tp, tp, TX_ACK, TX_AT_RCV_ESTABLISHED,
+			  entry->acked, entry->cwnd_before, TX_AFTER);
 	return 0;
 }
 
@@ -295,7 +293,7 @@ int BPF_PROG(tp_drop, struct sk_buff *skb, void *location, u32 reason)
 
 	if (!is_queue_drop(reason))
 		return 0;
-	tp = sender_of(skb, &entry);
+	tp = sender_of(skb->sk, &entry);
 	if (!tp)
 		return 0;
 	entry->dropped_ns = bpf_ktime_get_boot_ns();
@@ -306,13 +304,14 @@ int BPF_PROG(tp_drop, struct sk_buff *skb, void *location, u32 reason)
 SEC("tp_btf/net_dev_queue")
 int BPF_PROG(tp_send, struct sk_buff *skb)
 {
+	struct sock *sk = skb->sk;
 	struct by_address *entry;
 	struct tcp_sock *tp;
 	unsigned char *start;
 	struct header th;
 	u32 seq, payload;
 
-	tp = sender_of(skb, &entry);
+	tp = sender_of(sk, &entry);
 	if (!tp)
 		return 0;
 	start = skb->head + skb->transport_header;
@@ -321,12 +320,12 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 		return 0;
 	}
 	/* A tunnel's device sees the outer header. */
-	if (th.dest != tp->inet_conn.icsk_inet.sk.__sk_common.skc_dport)
+	if (th.dest != sk->__sk_common.skc_dport)
 		return 0;
 	seq = __builtin_bswap32(th.seq);
 	if (!th.window && !(th.flags & TH_RST) && is_first_zero_window(entry, skb, seq))
 		emit_state(&entry->id, tp, TX_ZERO_WINDOW, TX_AT_DEV_QUEUE, TX_SENT, 0, 0);
-	if (tp->inet_conn.icsk_inet.sk.sk_lock.owned)
+	if (sk->sk_lock.owned && is_by_another(entry))
 		sent_by_process(entry, tp, th.flags);
 	if (!entry->settled)
 		want_owner();
@@ -335,7 +334,7 @@ int BPF_PROG(tp_send, struct sk_buff *skb)
 	if (!payload || seq != tp->snd_nxt || !is_first_send(entry, tp, seq, payload))
 		return 0;
 	if (due(entry, &entry->last_send_ns, tp))
-		emit_state_inline(&entry->id, tp, TX_SEND, TX_AT_DEV_QUEUE, payload,
+		emit_state_inline(&entry->id, sk, tp, TX_SEND, TX_AT_DEV_QUEUE, payload,
 				  gso_segments(skb), 0);
 	return 0;
 }

@@ -26,7 +26,7 @@ static __always_inline bool is_spare(const struct sock *sk, const struct tcp_soc
 	return old == TCP_SYN_RECV && !tp->fastopen_rsk && sk->__sk_common.skc_num;
 }
 
-static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh)
+static __always_inline u8 read_flags(struct sock *sk, struct tcp_sock *tp, u32 cwnd, u32 ssthresh)
 {
 	u8 flags = 0;
 
@@ -35,7 +35,7 @@ static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh
 	if (tp->app_limited)
 		flags |= TX_APP_LIMITED;
 	flags |= (BPF_CORE_READ_BITFIELD(tp, chrono_type) & 3) << TX_CHRONO_SHIFT;
-	if (tp->inet_conn.icsk_inet.sk.sk_pacing_status)
+	if (sk->sk_pacing_status)
 		flags |= TX_PACED;
 	if (cwnd < ssthresh)
 		flags |= TX_IN_SLOW_START;
@@ -45,10 +45,10 @@ static __always_inline u8 read_flags(struct tcp_sock *tp, u32 cwnd, u32 ssthresh
 }
 
 /* An orphan (closed by its program) has no socket. */
-static __always_inline u16 read_send_buffer(struct tcp_sock *tp)
+static __always_inline u16 read_send_buffer(struct sock *sk)
 {
-	struct socket *socket = tp->inet_conn.icsk_inet.sk.sk_socket;
-	u32 kib = tp->inet_conn.icsk_inet.sk.sk_sndbuf >> 10;
+	struct socket *socket = sk->sk_socket;
+	u32 kib = sk->sk_sndbuf >> 10;
 	bool blocked = socket && socket->flags >> SOCK_NOSPACE & 1;
 
 	if (kib >= TX_WRITE_BLOCKED)
@@ -56,7 +56,11 @@ static __always_inline u16 read_send_buffer(struct tcp_sock *tp)
 	return blocked ? kib | TX_WRITE_BLOCKED : kib;
 }
 
-static __always_inline void read_state(struct tx_state *to, struct tcp_sock *tp)
+/*
+ * `sk` and `tp` are one address. What a tracepoint hands over is trusted, so that loads of `sk` are
+ * plain ones; each load of `tp`, which is a cast, is checked for an address that may fault.
+ */
+static __always_inline void read_state(struct tx_state *to, struct sock *sk, struct tcp_sock *tp)
 {
 	u32 cwnd = tp->snd_cwnd, ssthresh = tp->snd_ssthresh;
 	u32 snd_nxt = tp->snd_nxt;
@@ -77,17 +81,17 @@ static __always_inline void read_state(struct tx_state *to, struct tcp_sock *tp)
 	to->srtt_us = tp->srtt_us >> 3;
 	to->mdev_us = tp->mdev_us >> 2;
 	to->min_rtt_us = tp->rtt_min.s[0].v;
-	to->send_queue = tp->inet_conn.icsk_inet.sk.sk_wmem_queued;
-	to->recv_queue = tp->inet_conn.icsk_inet.sk.sk_backlog.rmem_alloc.counter;
+	to->send_queue = sk->sk_wmem_queued;
+	to->recv_queue = sk->sk_backlog.rmem_alloc.counter;
 	to->unsent = tp->write_seq - snd_nxt;
 	to->delivered = tp->delivered;
-	to->pacing_rate = tp->inet_conn.icsk_inet.sk.sk_pacing_rate;
+	to->pacing_rate = sk->sk_pacing_rate;
 	to->mss = tp->mss_cache;
 	to->ca_state = BPF_CORE_READ_BITFIELD(tp, inet_conn.icsk_ca_state);
-	to->tcp_state = tp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
-	to->flags = read_flags(tp, cwnd, ssthresh);
+	to->tcp_state = sk->__sk_common.skc_state;
+	to->flags = read_flags(sk, tp, cwnd, ssthresh);
 	to->backoff = tp->inet_conn.icsk_backoff;
-	to->send_buffer = read_send_buffer(tp);
+	to->send_buffer = read_send_buffer(sk);
 }
 
 /* ::ffff:a.b.c.d: an IPv6 socket that speaks IPv4 (RFC 4291 section 2.5.5.2). */
