@@ -38,8 +38,7 @@ impl Group {
         };
         let bytes = sum(Analysis::bytes);
         let retransmitted = sum(|a| a.summary.retransmitted.total());
-        let segments: f64 =
-            members.iter().map(|a| a.summary.sent as f64 / f64::from(a.summary.mss.max(1))).sum();
+        let segments: f64 = members.iter().map(|a| a.summary.segments()).sum();
         let again = sum(|a| a.summary.retransmitted.data()) as f64;
         Group {
             connections: members.len(),

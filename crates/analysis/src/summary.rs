@@ -118,11 +118,15 @@ pub struct Summary {
 impl Summary {
     /// Segments with data that were retransmitted, per one that was sent, 0 to 1.
     pub fn loss_share(&self) -> f64 {
+        let again = self.retransmitted.data() as f64;
+        if again == 0.0 { 0.0 } else { again / (self.segments() + again) }
+    }
+
+    /// Segments with data that left for the first time.
+    pub(crate) fn segments(&self) -> f64 {
         // A program that writes little at a time fills no segment; and not each may have been seen.
         let full = self.sent as f64 / f64::from(self.mss.max(1));
-        let segments = full.max(self.segments_sent as f64);
-        let again = self.retransmitted.data() as f64;
-        if again == 0.0 { 0.0 } else { again / (segments + again) }
+        full.max(self.segments_sent as f64)
     }
 
     pub(crate) fn of(connection: &Connection, steps: &[Step], recording: &Recording) -> Summary {

@@ -3,7 +3,7 @@
 mod sender;
 
 use sender::{MS, MSS, Program, Sender, Setup, assert_says, one, open_event};
-use transom_analysis::{Analysis, Cause, Limit, Recording, Series, analyse, text};
+use transom_analysis::{Analysis, Cause, Group, Limit, Recording, Series, analyse, text};
 use transom_event::errors::{
     EACCES, ECONNREFUSED, ECONNRESET, EHOSTDOWN, EHOSTUNREACH, ENETUNREACH, EPROTO, ETIMEDOUT,
 };
@@ -399,6 +399,8 @@ fn what_was_sent_again_is_a_share_of_the_segments_that_were_sent_however_short()
     let analysis = analyse(&Recording::from_iter(&events)).remove(0);
     let share = analysis.summary.loss_share();
     assert!((0.009..0.011).contains(&share), "{share}");
+    // So it is where recordings are compared.
+    assert_eq!(Group::of([&analysis]).loss_share, share);
 }
 
 /// What was sent before was all answered long ago: only what left since then waits for an answer.
