@@ -99,6 +99,34 @@ fn a_cap_of_the_route_holds_the_window() {
 }
 
 #[test]
+fn segments_that_a_receiver_joins_cost_it_more_than_their_bytes() {
+    // A policer lets a window through at one moment: all of it is joined. A kernel that takes such
+    // segments for nothing offers no window, and divides by it (`tcp_rcv_space_adjust`).
+    let windows = |gro: bool| -> Vec<u32> {
+        let offered = [20_000, 46_868, 129_607].map(|burst| {
+            let mut policed = scenario(8.7, 2.9, seconds(0.3));
+            policed.seed = 42;
+            policed.links.path.up = Direction {
+                police_mbit: Some(8.7),
+                police_burst_bytes: Some(burst),
+                ..Direction::default()
+            };
+            host(&mut policed, "a").route.initcwnd = Some(20);
+            host(&mut policed, "b").gro = gro;
+            flow(&mut policed).sender.congestion = Some("reno".to_owned());
+            let ran = run(&policed);
+            assert_eq!(ran.output.status.code(), Some(0), "{:?}", ran.output);
+            let events = ran.events("a");
+            events.iter().filter_map(|event| Some(event.state()?.snd_wnd)).max().unwrap()
+        });
+        offered.to_vec()
+    };
+    for (joined, single) in windows(true).into_iter().zip(windows(false)) {
+        assert!(joined > single / 2, "{joined} bytes are offered, {single} without GRO");
+    }
+}
+
+#[test]
 fn each_host_has_sysctls_of_its_own() {
     let mut of_a = scenario(10.0, 20.0, seconds(2.0));
     host(&mut of_a, "a").sysctl.insert("ipv4.tcp_congestion_control".into(), "reno".into());

@@ -25,6 +25,22 @@ static unsigned int received_truesize(unsigned int size)
 }
 
 /*
+ * GRO takes the pages of a frame and leaves its head, and charges what is left
+ * of its size (skb_gro_receive). Of a TAP device's frame the head goes along,
+ * and all but the sk_buff is charged: the frames joined must not become less
+ * than their bytes. TCP takes what a segment costs from them, and would find a
+ * window of nothing.
+ */
+static void charge_for_joining(struct sk_buff *skb)
+{
+	unsigned int own = SKB_TRUESIZE(skb_end_offset(skb));
+
+	if (skb_is_nonlinear(skb))
+		skb->truesize =
+			own + received_truesize(skb->len) - SKB_DATA_ALIGN(sizeof(struct sk_buff));
+}
+
+/*
  * As when a device has copied the bytes: nothing of the sender is left. TCP
  * sends clones and looks at whether they still live.
  */
@@ -78,6 +94,7 @@ int linux_nic_deliver(struct linux_nic *nic, struct linux_frame *frame)
 	dev->stats.rx_packets++;
 	dev->stats.rx_bytes += size;
 	if (nic->gro) {
+		charge_for_joining(skb);
 		nic_queue_received(nic, skb);
 		return transom_leave(0);
 	}
