@@ -30,7 +30,7 @@ BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 TRANSOM, LOAD = BUILT / "transom", BUILT / "examples" / "load"
 TRACEFS = Path("/sys/kernel/tracing")
 
-PAIRS = 11
+PAIRS = 7
 SECONDS = 3
 LOADS = [
     ("bulk", 1, "one bulk transfer", 0.97),
