@@ -103,6 +103,22 @@ impl Interval {
         Interval { value, low: low.min(value * below), high: high.max(value * above) }
     }
 
+    /// With an error of its own that has nothing to do with the spread, in logarithms.
+    pub(crate) fn off_by(self, error: f64) -> Interval {
+        let Interval { value, low, high } = self;
+        if low <= 0.0 {
+            return self;
+        }
+        let beyond = |times: f64| times.ln().hypot(error).exp();
+        Interval { value, low: value / beyond(value / low), high: value * beyond(high / value) }
+    }
+
+    /// Where either is.
+    pub(crate) fn or(self, other: Interval) -> Interval {
+        let Interval { value, low, high } = self;
+        Interval { value, low: low.min(other.low), high: high.max(other.high) }
+    }
+
     /// No further than what is possible, which few values leave far behind.
     pub(crate) fn within(self, least: f64, most: f64) -> Interval {
         let Interval { value, low, high } = self;
@@ -153,6 +169,17 @@ mod tests {
         );
         assert_eq!(Interval::of_counts(&[0.0, 0.0]), Interval::default());
         assert_eq!(Interval::of_counts(&[]), Interval::default());
+    }
+
+    #[test]
+    fn an_error_adds_to_the_spread_as_what_is_independent_of_it_does() {
+        let Interval { value, low, high } = Interval::of(vec![10.0; 6]).off_by(0.1);
+        let both = MODEL.hypot(0.1).exp();
+        assert!(value == 10.0 && (low - 10.0 / both).abs() < 1e-9, "{low}");
+        assert!((high - 10.0 * both).abs() < 1e-9 && high > 11.0, "{high}");
+        let same = Interval { value: 10.0, low: 9.0, high: 12.0 };
+        let Interval { low, high, .. } = same.off_by(0.0);
+        assert!((low - 9.0).abs() < 1e-9 && (high - 12.0).abs() < 1e-9, "the control");
     }
 
     #[test]

@@ -23,11 +23,11 @@ pub struct Model {
     pub notes: Vec<String>,
 }
 
-/// Mean distances, s.
+/// Distances, s.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Misfit {
     pub mean_s: f64,
-    /// The tenth of the time in which it is greatest, and how far it is there.
+    /// The tenth of the time in which they are greatest, and the median there.
     pub from_s: f64,
     pub to_s: f64,
     pub worst_s: f64,
@@ -130,6 +130,23 @@ impl Model {
     /// Whether chance has a part in what happens on it.
     pub fn is_random(&self) -> bool {
         self.path.loss.value > 0.0 || self.path.ack_loss.value > 0.0
+    }
+
+    /// What it has that the other one has not, as the subject of a sentence.
+    pub(crate) fn apart_from(&self, other: &Model) -> &'static str {
+        match (self.path.policer.is_some(), other.path.policer.is_some()) {
+            (true, false) => "With a policer the same",
+            (false, true) => "Without a policer the same",
+            _ if self.sender.device != other.sender.device => {
+                "With a slow device of this machine the same"
+            }
+            _ if self.receiver.window != other.receiver.window => {
+                "With a receive buffer that does not grow the same"
+            }
+            _ if self.path.queue != other.path.queue => "With a queue that was full the same",
+            _ if self.sender.pacing != other.sender.pacing => "With SO_MAX_PACING_RATE the same",
+            _ => "With another program the same",
+        }
     }
 
     /// Every number with an interval: name, unit, what it is multiplied by to be in that unit.

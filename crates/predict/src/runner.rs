@@ -41,7 +41,7 @@ impl<'a> Question<'a> {
         self.effort.budget.saturating_sub(self.began.elapsed())
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         // One more has to end in time, too.
         let one_more = Duration::from_millis(self.slowest_ms.load(Ordering::Relaxed));
         let left = self.left();

@@ -58,6 +58,7 @@ const OPEN: f64 = 3.0;
 /// A path without a queue or a limit that was met is not known to carry so many times what it did.
 const BEYOND: f64 = 1.25;
 
+/// `model`: with the change, as far as it lifts a limit.
 fn is_open(model: &Model, recorded: &Measured, measured: &[&Measured], gain: &Interval) -> bool {
     let goodput = || measured.iter().map(|it| it.goodput_mbit);
     let most = goodput().fold(0.0, f64::max);
@@ -66,7 +67,7 @@ fn is_open(model: &Model, recorded: &Measured, measured: &[&Measured], gain: &In
     // Runs that chance alone sets apart may differ by any factor.
     (most > OPEN * least && !model.is_random())
         || gain.tells_nothing()
-        || (model.path.is_open() && most > BEYOND * carried)
+        || (model.path.is_open() && model.sender.device.is_none() && most > BEYOND * carried)
 }
 
 /// What a change would have done.
@@ -107,6 +108,37 @@ impl Prediction {
     pub(crate) fn may_help(&self, least_gain: f64) -> bool {
         let most = if self.is_open { self.gain.high } else { self.gain.value };
         most > 1.0 + least_gain && !self.helps(least_gain)
+    }
+
+    /// As far as the same change reaches over another path that explains the recording as well; none:
+    /// it was not simulated there.
+    fn or(&mut self, other: Option<&Prediction>) {
+        let Some(other) = other else {
+            self.is_open = true;
+            return;
+        };
+        let [one, two] = [self.gain.value, other.gain.value];
+        for (own, its) in [
+            (&mut self.gain, other.gain),
+            (&mut self.goodput_mbit, other.goodput_mbit),
+            (&mut self.seconds, other.seconds),
+            (&mut self.rtt_p95_s, other.rtt_p95_s),
+            (&mut self.retransmitted, other.retransmitted),
+        ] {
+            *own = own.or(its);
+        }
+        self.is_open |=
+            other.is_open || one.max(two) > OPEN * one.min(two) || self.gain.tells_nothing();
+    }
+
+    /// Where nothing is left to chance, a replay that is off shows an error of the model, which a
+    /// prediction has, too.
+    fn off_by(mut self, error: f64, bounds: &Bounds) -> Prediction {
+        self.gain = bounds.of_gain(self.gain.off_by(error));
+        self.goodput_mbit = bounds.of_goodput(self.goodput_mbit.off_by(error));
+        self.seconds = bounds.of_seconds(self.seconds.off_by(error));
+        self.is_open |= self.gain.tells_nothing();
+        self
     }
 
     /// Few runs do not show by how much they differ: as the replays do, then.
@@ -174,6 +206,40 @@ pub struct WhatIf {
 }
 
 impl WhatIf {
+    fn nothing_yet(model: &Model, recorded: &Measured, changes: &[Change]) -> WhatIf {
+        WhatIf {
+            model: model.clone(),
+            recorded: recorded.clone(),
+            replayed: None,
+            mismatches: Vec::new(),
+            unchanged: None,
+            predictions: Vec::new(),
+            complete: true,
+            skipped: changes.len(),
+            failure: None,
+            simulations: 0,
+        }
+    }
+
+    /// Another model explains the recording as well, if its replay matches: nobody knows which it was,
+    /// and a prediction reaches from one to the other.
+    fn or(&mut self, other: &WhatIf) {
+        self.simulations += other.simulations;
+        self.complete &= other.complete;
+        if !other.mismatches.is_empty() || other.predictions.is_empty() {
+            return;
+        }
+        for prediction in &mut self.predictions {
+            let same = other.predictions.iter().find(|it| it.change == prediction.change);
+            prediction.or(same);
+        }
+        self.predictions.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
+        self.model.notes.push(format!(
+            "{} would have been recorded as well: what is predicted reaches over both.",
+            other.model.apart_from(&self.model)
+        ));
+    }
+
     pub(crate) fn of_tcp(&self) -> impl Iterator<Item = &Prediction> {
         self.predictions.iter().filter(|it| it.change.lift.is_none())
     }
@@ -227,42 +293,59 @@ pub fn whatif(
     watch: &dyn Watch,
     effort: Effort,
 ) -> Result<WhatIf> {
-    let question = Question::new(recorded, simulator, watch, effort);
+    let mut question = Question::new(recorded, simulator, watch, effort);
     let Some(first) = models.first() else { bail!("there is no model to replay") };
-    let mut result = WhatIf {
-        model: first.clone(),
-        recorded: recorded.clone(),
-        replayed: None,
-        mismatches: Vec::new(),
-        unchanged: None,
-        predictions: Vec::new(),
-        complete: true,
-        skipped: changes.len(),
-        failure: None,
-        simulations: 0,
-    };
+    let mut result = WhatIf::nothing_yet(first, recorded, changes);
+    let mut rest: VecDeque<Model> = models.iter().cloned().collect();
+    answer(&question, &mut rest, changes, &mut result)?;
+    // A limit without which all is explained is not assumed.
+    let is_paced = result.model.sender.pacing.is_some();
+    rest.retain(|model| is_paced || model.sender.pacing.is_none());
+    // What else explains the recording would have done something else, perhaps.
+    question.effort.competing = 0;
+    while let Some(model) = rest.pop_front().filter(|_| !result.predictions.is_empty()) {
+        if question.is_over() {
+            result.complete = false;
+            break;
+        }
+        let mut other = WhatIf::nothing_yet(&model, recorded, changes);
+        match answer(&question, &mut VecDeque::from([model]), changes, &mut other) {
+            Ok(()) => result.or(&other),
+            Err(error) if watch.stops() => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(result)
+}
+
+/// Of the first of these models whose replay matches: it and those before it are taken out.
+fn answer(
+    question: &Question,
+    models: &mut VecDeque<Model>,
+    changes: &[Change],
+    result: &mut WhatIf,
+) -> Result<()> {
+    let (recorded, effort) = (question.recorded, question.effort);
     let competing = effort.competing as usize;
     let runs = changes.len() * (effort.runs as usize + competing) + competing;
-    let mut replayed = replay(&question, models, runs, &mut result)?;
+    let mut replayed = replay(question, models, runs, result)?;
     result.replayed = by_distance(recorded, &replayed).first().map(|it| it.1.measured.clone());
     if replayed.is_empty() || !result.mismatches.is_empty() {
-        return Ok(result);
+        return Ok(());
     }
     if near(recorded, &replayed).1 < FEW {
-        more_replays(&question, runs, &mut result, &mut replayed)?;
+        more_replays(question, runs, result, &mut replayed)?;
     }
     let (matching, _) = near(recorded, &replayed);
     // Others that are far off may have had it between them.
     let measured: Vec<&Measured> = matching.iter().map(|done| &done.measured).collect();
     result.mismatches = mismatches(recorded, &measured);
     if !result.mismatches.is_empty() {
-        return Ok(result);
+        return Ok(());
     }
     let before = result.simulations;
-    let runner =
-        Runner { question: &question, model: result.model.clone(), before, of: before + runs };
-    predict(&runner, changes, &matching, &mut result)?;
-    Ok(result)
+    let runner = Runner { question, model: result.model.clone(), before, of: before + runs };
+    predict(&runner, changes, &matching, result)
 }
 
 /// The nearest first, with how far off each is.
@@ -301,13 +384,12 @@ fn more_replays(
 /// first that matches, if any does. None: no simulation was finished.
 fn replay(
     question: &Question,
-    models: &[Model],
+    left: &mut VecDeque<Model>,
     runs: usize,
     result: &mut WhatIf,
 ) -> Result<Vec<Done>> {
     let mut nearest: Option<(f64, Vec<Done>)> = None;
     let mut failed = None;
-    let mut left: VecDeque<Model> = models.iter().cloned().collect();
     while let Some(model) = left.pop_front() {
         let before = result.simulations;
         let of = before + question.effort.replays as usize + runs;
@@ -323,7 +405,7 @@ fn replay(
         let mut off = mismatches(question.recorded, &measured);
         off.extend(unexplained(&model));
         off.sort_by(|a, b| b.excess.total_cmp(&a.excess));
-        if nearest.is_none() {
+        if nearest.is_none() && !off.is_empty() {
             left.extend(other_buffer(&model, question.recorded, &measured));
         }
         if nearest.as_ref().is_none_or(|nearest| worst(&off) < nearest.0) {
@@ -380,6 +462,10 @@ fn predict(
     let Interval { low, high, .. } = unchanged.goodput_mbit;
     // What lies between the replays differs from them by chance alone.
     let drift = if is_random { 1.0 } else { was / was.clamp(low, high.max(low)).max(1e-9) };
+    let error = match is_random {
+        true => 0.0,
+        false => (was.max(1e-9) / unchanged.goodput_mbit.value.max(1e-9)).ln().abs(),
+    };
     result.predictions = (1..all.len())
         .filter_map(|i| {
             let measured: Vec<&Measured> = done
@@ -390,6 +476,7 @@ fn predict(
             let bounds = Bounds::of(&runner.model, &all[i], &result.recorded);
             (!measured.is_empty()).then(|| {
                 prediction(&all[i], i, &measured, &done, runner, &result.recorded, drift)
+                    .off_by(error, &bounds)
                     .no_surer_than(&unchanged, &bounds, &measured)
             })
         })
@@ -435,6 +522,6 @@ fn prediction(
         retransmitted: bounds.of_retransmitted(Interval::of_counts(&retransmitted), measured),
         others: Others::of(&others),
         runs: measured.len(),
-        is_open: is_open(&runner.model, recorded, measured, &gain),
+        is_open: is_open(&change.lifted(&runner.model), recorded, measured, &gain),
     }
 }

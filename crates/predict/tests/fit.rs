@@ -3,7 +3,7 @@
 #[path = "../../analysis/tests/sender/mod.rs"]
 mod sender;
 
-use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
+use sender::{Bottleneck, MS, MSS, Program, Sender, Setup, only, run};
 use transom_analysis::{Recording, analyse_connection};
 use transom_event::{Body, Event, Kind};
 use transom_predict::{Model, Program as Fitted, Unfit, fit};
@@ -101,6 +101,46 @@ fn a_rate_that_was_never_reached_stays_open() {
     assert_eq!(model.path.rate.high, None);
     assert_eq!(model.sender.cap, Some(4));
     assert!(!model.is_certain(), "other rates agree with it as well");
+}
+
+#[test]
+fn a_rate_that_stays_the_same_may_be_the_programs_or_that_of_an_algorithm_that_paces() {
+    let pacing = |algorithm: &[u8], rate| {
+        let setup = Setup { pacing: rate, length_ns: 4_000 * MS, ..Setup::default() };
+        let mut events = Sender::new(setup).run();
+        for event in &mut events {
+            if let Body::Open(open) = &mut event.body {
+                open.algorithm[..algorithm.len()].copy_from_slice(algorithm);
+            }
+        }
+        let recording = Recording::from_iter(&events);
+        let connection = only(&recording);
+        let analysis = analyse_connection(connection, &recording);
+        let models = fit(connection, &analysis, &recording).unwrap();
+        models.iter().map(|model| model.sender.pacing).collect::<Vec<_>>()
+    };
+    let rate = Some(200_000);
+    assert_eq!(pacing(b"bbr\0", rate)[..2], [None, rate], "a replay tells whether it is needed");
+    assert!(pacing(b"reno", rate).iter().all(|&it| it == rate), "the control: it has none");
+    assert!(pacing(b"bbr\0", None).iter().all(Option::is_none));
+}
+
+#[test]
+fn a_window_that_never_grew_may_be_the_next_limit_if_the_path_holds_more() {
+    let windows = |receiver_window| {
+        let bottleneck = bottleneck(1_000_000, 60);
+        let clamp = Some(10);
+        let length_ns = 6_000 * MS;
+        let recording =
+            run(Setup { receiver_window, clamp, bottleneck, length_ns, ..Setup::default() });
+        let connection = only(&recording);
+        let analysis = analyse_connection(connection, &recording);
+        let models = fit(connection, &analysis, &recording).unwrap();
+        let of = |model: &Model| model.receiver.window.as_ref().map(|it| it.value as u32);
+        models.iter().filter_map(of).collect::<Vec<u32>>()
+    };
+    assert_eq!(windows(30_000), [30_000], "in a second model: nothing was held back by it");
+    assert!(windows(1_000_000_000).is_empty(), "the control: the path holds less");
 }
 
 #[test]

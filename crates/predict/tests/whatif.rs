@@ -10,9 +10,9 @@ use anyhow::{Result, ensure};
 use sender::{Bottleneck, MS, MSS, Program, Setup, only, run};
 use transom_analysis::{Analysis, Recording, analyse_connection};
 use transom_predict::{
-    Change, Effort, Interval, Measured, Model, Parameter, Policed, Prediction, Program as Fitted,
-    Scene, Simulator, Watch, WhatIf, fit, mismatches, of_connection, scenario, text, verify,
-    whatif,
+    Change, Effort, Interval, Measured, Misfit, Model, Parameter, Policed, Prediction,
+    Program as Fitted, Scene, Simulator, Watch, WhatIf, fit, mismatches, of_connection, scenario,
+    text, verify, whatif,
 };
 use transom_scenario::{FlowOutcome, Outcome, Scenario, Traffic};
 
@@ -24,8 +24,10 @@ impl Simulator for Small {
         scenario.check()?;
         let path = &scenario.links.path;
         // Packets of the scenario have headers, those of the tests have none.
-        let rate = path.up.rate_mbit.unwrap_or(1e3) / 8e-6 * f64::from(MSS)
-            / f64::from(scenario.hosts["sender"].mtu);
+        let sender = &scenario.hosts["sender"];
+        let most = sender.device_mbit.unwrap_or(f64::INFINITY);
+        let rate = path.up.rate_mbit.unwrap_or(1e3).min(most) / 8e-6 * f64::from(MSS)
+            / f64::from(sender.mtu);
         let room = path.up.queue_packets.map_or(1_000_000, u64::from);
         let start_s = scenario.flows["flow"].start_s;
         let setup = Setup {
@@ -114,6 +116,19 @@ fn what_the_model_has_no_cause_for_is_named_and_nothing_is_predicted() {
 }
 
 #[test]
+fn other_flows_that_come_and_go_are_refused_though_the_mean_is_near() {
+    let (mut models, recorded) = models_of(&run(setup()));
+    models.truncate(1);
+    let mut ask = |worst_s| {
+        models[0].misfit = Some(Misfit { mean_s: 1e-3, from_s: 2.0, to_s: 2.6, worst_s });
+        whatif(&models, &recorded, &[cap(60)], &Small, &Patient, EFFORT).unwrap()
+    };
+    let said = ask(0.012).mismatches.first().map(|it| it.text.clone()).unwrap_or_default();
+    assert!(said.contains("12.0 ms from 2.00 to 2.60 s") && said.contains("other flows"), "{said}");
+    assert_eq!(ask(0.002).mismatches, [], "the control");
+}
+
+#[test]
 fn that_replays_are_few_makes_nothing_match() {
     let standing = |rtt_s| Measured {
         goodput_mbit: 16.0,
@@ -147,6 +162,56 @@ impl Simulator for Fitful {
         }
         Small.run(&scenario, within)
     }
+}
+
+/// With a cap of 60, a sender whose device takes so many segments at once is held back by something
+/// else.
+const SEGMENTS: u32 = 7;
+
+struct Divided;
+
+impl Simulator for Divided {
+    fn run(&self, scenario: &Scenario, within: Duration) -> Result<Option<(Outcome, Recording)>> {
+        let mut scenario = scenario.clone();
+        let sender = scenario.hosts.get_mut("sender").expect("the sender");
+        if sender.gso_max_segs == SEGMENTS && sender.route.cwnd == Some(60) {
+            sender.route.cwnd = Some(20);
+        }
+        Small.run(&scenario, within)
+    }
+}
+
+#[test]
+fn a_prediction_reaches_over_all_models_that_explain_the_recording() {
+    let (mut models, recorded) = models_of(&run(setup()));
+    models.truncate(1);
+    let changes = [cap(60), cap(20)];
+    let ask = |models: &[Model]| {
+        let effort = Effort { replays: 3, runs: 3, ..EFFORT };
+        whatif(models, &recorded, &changes, &Divided, &Patient, effort).unwrap()
+    };
+    let of = |answer: &WhatIf, cap: u32| {
+        let is = |it: &&Prediction| it.change.cap == Some(cap);
+        answer.predictions.iter().find(is).unwrap().clone()
+    };
+    let alone = ask(&models);
+    let mut other = models[0].clone();
+    other.sender.gso_segments = SEGMENTS;
+    models.push(other);
+    let both = ask(&models);
+    assert_eq!(both.mismatches, []);
+    let (is, was) = (of(&both, 60), of(&alone, 60));
+    assert_eq!(is.gain.value, was.gain.value, "that of the likelier one");
+    let held_back = of(&alone, 20).gain.value;
+    assert!(is.gain.low <= held_back, "{:?}, and {held_back} is possible", is.gain);
+    assert!(was.gain.low > held_back * 1.2, "the control: {:?}", was.gain);
+    // What both say is no wider.
+    assert_eq!(of(&both, 20).gain, of(&alone, 20).gain);
+    assert!(both.model.notes.len() > alone.model.notes.len(), "{:?}", both.model.notes);
+    // One that does not explain it has no say.
+    let slow = models[1].path.rate.value / 2.0;
+    models[1].path.rate = Parameter::new(slow, slow, Some(slow), "wrong");
+    assert_eq!(of(&ask(&models), 60).gain, was.gain);
 }
 
 #[test]
@@ -187,7 +252,10 @@ fn few_runs_that_leave_open_what_helps_are_no_word_against_it() {
 #[test]
 fn one_sentence_names_what_helps_and_what_does_not() {
     let capped = Setup { clamp: Some(20), ..setup() };
-    let answer = asked(&run(capped), &[cap(60), cap(21), cap(8)]);
+    let (models, recorded) = models_of(&run(capped));
+    let effort = Effort { replays: 6, runs: 6, ..EFFORT };
+    let changes = [cap(60), cap(21), cap(8)];
+    let answer = whatif(&models, &recorded, &changes, &Small, &Patient, effort).unwrap();
     let said = text::lever(&answer.model, &answer);
     let begin = "What helps: with cap 60 ";
     assert!(said.starts_with(begin) && said.contains("cap 21 no difference"), "{said}");

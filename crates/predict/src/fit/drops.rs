@@ -4,12 +4,21 @@ use crate::observation::{Departure, Observation};
 use crate::parameter::Parameter;
 use crate::queue::meetings;
 
-/// A limit must explain the losses by so much better than chance alone (log-likelihood).
-const CLEAR: f64 = 4.0;
-/// And a policer by so much, as its rate is free, too.
+/// A limit must explain the losses by so much better than chance alone (log-likelihood) …
+pub const CLEAR: f64 = 4.0;
+/// … and a policer by so much, as its rate is free, too.
 pub const CLEARER: f64 = 12.0;
+/// One that explains less may be what dropped if it explains so much of the losses: of few it cannot
+/// explain more, and of many by chance it explains little.
+const MAY_BE: f64 = 0.5;
+
+/// Whether a limit that explains so much better than chance, of so much, may be what dropped.
+pub fn may_be(gain: f64, most: f64) -> bool {
+    gain >= MAY_BE * most
+}
+
 /// Limits agree with the trace whose log-likelihood is so little below the best: 95 %.
-const AGREES: f64 = 1.92;
+pub const AGREES: f64 = 1.92;
 /// Rates of a policer that are tried lie so close together.
 const RATES: f64 = 1.004;
 /// 95 % of a normal distribution, standard deviations.
@@ -22,6 +31,8 @@ pub struct Limit {
     pub bytes: Parameter,
     /// How much better the losses are explained than by chance.
     pub gain: f64,
+    /// How much better they could be: none left to chance.
+    pub most: f64,
 }
 
 /// Losses that no limit explains.
@@ -34,8 +45,9 @@ pub struct Chance {
     pub losses: usize,
 }
 
-/// The limit of a queue at this rate, bytes/s; none: the losses do not come where it is longest.
-pub fn limit(seen: &Observation, rate: f64) -> Option<Limit> {
+/// The limit of a queue at this rate, bytes/s; none: the losses do not come where it is longest, by so
+/// much at least.
+pub fn limit(seen: &Observation, rate: f64, least_gain: f64) -> Option<Limit> {
     let ahead: Vec<f64> = meetings(&seen.departures, rate).iter().map(|it| it.ahead).collect();
     let sorted = |lost: bool| {
         let of = seen.departures.iter().zip(&ahead).filter(|(it, _)| it.lost == lost);
@@ -51,7 +63,7 @@ pub fn limit(seen: &Observation, rate: f64) -> Option<Limit> {
         .iter()
         .map(|&limit| (limit, explained(limit)))
         .max_by(|a, b| a.1.total_cmp(&b.1))?;
-    if most - chance < CLEAR {
+    if most - chance < least_gain {
         return None;
     }
     let agree = || candidates.iter().copied().filter(|&it| explained(it) >= most - AGREES);
@@ -60,7 +72,7 @@ pub fn limit(seen: &Observation, rate: f64) -> Option<Limit> {
     let high = agree().fold(best, f64::max) + packet;
     let reason = "losses come where so much waits, and seldom where less does";
     let bytes = Parameter::new(best, low.max(0.0), Some(high), reason);
-    Some(Limit { bytes, gain: most - chance })
+    Some(Limit { bytes, gain: most - chance, most: -chance })
 }
 
 /// Of the losses, if what meets the limit is dropped with one probability and the rest with another.
@@ -83,10 +95,12 @@ fn binomial(hits: usize, misses: usize) -> f64 {
 pub struct Policer {
     pub rate: Parameter,
     pub burst: Parameter,
+    /// As of a limit.
     pub gain: f64,
+    pub most: f64,
 }
 
-/// The policer that explains the losses best; none: not much better than chance.
+/// The policer that explains the losses best; none: not better than chance.
 pub fn policer(seen: &Observation) -> Option<Policer> {
     let passed: f64 = seen.departures.iter().filter(|it| !it.lost).map(|it| it.bytes).sum();
     if seen.lost() < 3 || passed == 0.0 {
@@ -96,11 +110,8 @@ pub fn policer(seen: &Observation) -> Option<Policer> {
     let rates =
         (0..).map(|i| mean * 0.5 * (RATES * RATES).powi(i)).take_while(|&it| it < 4.0 * mean);
     let tried: Vec<(f64, Limit)> =
-        rates.filter_map(|rate| Some((rate, limit(seen, rate)?))).collect();
+        rates.filter_map(|rate| Some((rate, limit(seen, rate, CLEAR)?))).collect();
     let best = tried.iter().max_by(|a, b| a.1.gain.total_cmp(&b.1.gain))?;
-    if best.1.gain < CLEARER {
-        return None;
-    }
     let agree = || tried.iter().filter(|it| it.1.gain >= best.1.gain - AGREES);
     let low = agree().map(|it| it.0).fold(best.0, f64::min) / RATES;
     let high = agree().map(|it| it.0).fold(best.0, f64::max) * RATES;
@@ -118,6 +129,7 @@ pub fn policer(seen: &Observation) -> Option<Policer> {
             "and after so much that came faster",
         ),
         gain: best.1.gain,
+        most: best.1.most,
     })
 }
 

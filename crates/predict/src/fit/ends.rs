@@ -1,7 +1,7 @@
 //! What the two ends contributed: the sender's settings and device, the receiver's window.
 
 use transom_analysis::{Analysis, Cause, Connection, Limit, Step};
-use transom_event::{Kind, State, fields};
+use transom_event::{Kind, State, fields, flags};
 
 use crate::model::{Receiver, Sender};
 use crate::observation::Observation;
@@ -104,7 +104,8 @@ fn is_of_a_new_socket(size: u32, mss: u32, initial: u32) -> bool {
 
 /// SO_MAX_PACING_RATE: the greatest rate, and most of the time this one.
 fn fixed_rate(steps: &[Step]) -> Option<u64> {
-    let rates = || steps.iter().filter_map(|step| step.state().pacing()).filter(|&rate| rate > 0);
+    let paced = || steps.iter().map(Step::state).filter(|state| state.has(flags::PACED));
+    let rates = || paced().filter_map(State::pacing).filter(|&rate| rate > 0);
     let most = rates().max()?;
     let same = rates().filter(|&rate| rate == most).count();
     (same > 20 && same as f64 >= SAME_RATE * rates().count() as f64).then_some(most)
@@ -150,12 +151,33 @@ pub fn receiver(seen: &Observation, analysis: &Analysis, steps: &[Step]) -> Rece
         Parameter::new(most.into(), most.into(), Some(most.into()), reason)
     });
     let reads = slow.then(|| {
-        let rate = analysis.summary.acked as f64 / seen.seconds.max(1e-3);
+        // What was acknowledged last still lies in its buffer.
+        let left = steps.last().map_or(most, |step| step.settled().snd_wnd);
+        let read = analysis.summary.acked.saturating_sub(most.saturating_sub(left).into());
+        let rate = read as f64 / seen.seconds.max(1e-3);
         let reason = "what its program took while the window was closed or small";
         Parameter::new(rate, rate * 0.95, Some(rate * 1.05), reason)
     });
     Receiver { window, reads, gro: segments_per_ack(seen) > GRO }
 }
+
+/// The window that the receiver offered from the beginning, if it never grew though data came: another
+/// setting may be the first to use all of it. One that its kernel sizes grows with what it receives.
+pub fn small_window(steps: &[Step]) -> Option<Parameter> {
+    let offered = || steps.iter().map(|step| step.settled().snd_wnd).filter(|&window| window > 0);
+    let mss = steps.iter().map(|step| u64::from(step.state().mss)).max()?;
+    let (first, most) = (offered().next()?, offered().max()?);
+    let acked = steps.last()?.acked;
+    (f64::from(most) < GROWS * f64::from(first) && acked > GROWN_WITH * mss).then(|| {
+        let reason = "what it offered from the beginning, and no more as data came";
+        Parameter::new(most.into(), most.into(), Some(most.into()), reason)
+    })
+}
+
+/// With so many segments the window of a receiver whose kernel sizes it has grown by more than this
+/// factor; one that has learned what a segment takes of its buffer offers a little more, too.
+const GROWN_WITH: u64 = 30;
+const GROWS: f64 = 1.5;
 
 /// Linux acknowledges every second segment at least; more at once is a receiver that joins them.
 const GRO: f64 = 2.6;

@@ -9,7 +9,7 @@ use transom_analysis::{Analysis, Connection, Recording, Step, steps};
 
 use crate::fit::drops::{Limit, Policer};
 use crate::fit::rate::Bottleneck;
-use crate::model::{Misfit, Model, Path, Policed};
+use crate::model::{Misfit, Model, Path, Policed, Sender};
 use crate::observation::Observation;
 use crate::parameter::Parameter;
 use crate::queue::meetings;
@@ -57,7 +57,8 @@ pub fn fit(
         let trips = seen.round_trips.len();
         Unfit(format!("It has {trips} round trips: too few to tell anything of the path from."))
     })?;
-    let (path, other_path) = paths(&seen, &bottleneck);
+    let mut paths = paths(&seen, &bottleneck);
+    let path = paths.remove(0);
     let (program, other_program) = program::program(analysis, &steps, connection.first_ns);
     let sender = ends::sender(connection, analysis, &steps);
     let mut model = Model {
@@ -79,12 +80,38 @@ pub fn fit(
     model.misfit = direct.then_some(misfit);
     behind_device(&mut model);
     model.notes = notes(&seen, &model);
-    let other = other_path.map(|path| Model { path, ..model.clone() });
+    let other: Vec<Model> = paths.into_iter().map(|path| Model { path, ..model.clone() }).collect();
+    let tight = ends::small_window(&steps).and_then(|window| small_window(&model, window));
     let device = own_device(&model);
     // What a full send buffer let in piece by piece looks like many writes, too.
     let other_program = other_program.filter(|_| model.sender.send_buffer.is_none());
     let writes = other_program.map(|program| Model { program, ..model.clone() });
-    Ok(std::iter::once(model).chain(other).chain(device).chain(writes).collect())
+    let all = std::iter::once(model).chain(other).chain(device).chain(tight).chain(writes);
+    Ok(all.flat_map(unpaced_first).collect())
+}
+
+/// Where nothing changes, the rate of an algorithm that paces by itself stays the same, too: only a
+/// recording that it does not explain shows one that the program has set.
+fn unpaced_first(model: Model) -> impl Iterator<Item = Model> {
+    let paces = model.sender.algorithm.starts_with("bbr") && model.sender.pacing.is_some();
+    let sender = Sender { pacing: None, ..model.sender.clone() };
+    let unpaced = paces.then(|| Model { sender, ..model.clone() });
+    unpaced.into_iter().chain([model])
+}
+
+/// A window that never grew, and that another setting may be the first to use up.
+fn small_window(model: &Model, window: Parameter) -> Option<Model> {
+    let path = &model.path;
+    let holds = path
+        .rate
+        .high
+        .map_or(f64::INFINITY, |rate| rate * path.rtt_s.value + path.queue.value * model.packet);
+    let may_be = model.receiver.window.is_none() && window.value < holds;
+    may_be.then(|| {
+        let mut other = model.clone();
+        other.receiver.window = Some(window);
+        other
+    })
 }
 
 /// A sender that paces leaves no sign of which it is: a slow path or a slow device of its own.
@@ -97,7 +124,6 @@ fn own_device(model: &Model) -> Option<Model> {
     may_be.then(|| {
         let mut other = model.clone();
         let reason = "a slow device of this machine explains the round trips better than the path";
-        other.misfit = None;
         other.sender.device = Some(Parameter { reason: reason.to_owned(), ..path.rate.clone() });
         behind_device(&mut other);
         other
@@ -142,28 +168,47 @@ fn enough(
     Ok(())
 }
 
-/// The likelier path, and if a policer may be what dropped, but something else, too, the other one.
-fn paths(seen: &Observation, bottleneck: &Bottleneck) -> (Path, Option<Path>) {
+/// The likeliest path first, and what else may have dropped.
+fn paths(seen: &Observation, bottleneck: &Bottleneck) -> Vec<Path> {
     // Where no queue is seen, none can be what is full.
-    let limit = if bottleneck.seen { drops::limit(seen, bottleneck.rate.value) } else { None };
-    let policer = drops::policer(seen);
-    let path = |it| with_drops(seen, bottleneck, it);
-    match (limit, policer) {
-        (None, None) => (path(Dropper::Nothing), None),
-        (Some(limit), None) => (path(Dropper::Queue(limit)), None),
-        (None, Some(policer)) => {
-            let clear = policer.gain > QUEUE_FIRST[0] * drops::CLEARER;
-            let [policer, chance] = [path(Dropper::Policer(policer)), path(Dropper::Nothing)];
-            if clear { (policer, Some(chance)) } else { (chance, Some(policer)) }
-        }
+    let limit = Some(bottleneck.rate.value)
+        .filter(|_| bottleneck.seen)
+        .and_then(|rate| drops::limit(seen, rate, drops::AGREES));
+    let mut all = likely(limit, drops::policer(seen), seen.packet());
+    all.sort_by_key(|it| it.1);
+    all.into_iter().map(|(dropper, _)| with_drops(seen, bottleneck, dropper)).collect()
+}
+
+/// What may have dropped, with its place. Few losses are as well explained by chance, and chance by
+/// what was full when they came: a replay tells, or the prediction has to allow for all of them.
+fn likely(limit: Option<Limit>, policer: Option<Policer>, packet: f64) -> Vec<(Dropper, u8)> {
+    let may_be = |gain, most, clear| gain >= clear || drops::may_be(gain, most);
+    let limit = limit.filter(|it| may_be(it.gain, it.most, drops::CLEAR));
+    let policer = policer.filter(|it| may_be(it.gain, it.most, drops::CLEARER));
+    let full = limit.as_ref().filter(|limit| limit.gain >= drops::CLEAR);
+    let policed = policer.as_ref().filter(|policer| policer.gain >= drops::CLEARER);
+    let (queue, policing, chance) = match (full, policed) {
+        (None, None) => (1, 2, 0),
+        (Some(_), None) => (0, 2, 1),
+        (None, Some(policer)) => match policer.gain > QUEUE_FIRST[0] * drops::CLEARER {
+            true => (2, 0, 1),
+            false => (2, 1, 0),
+        },
         (Some(limit), Some(policer)) => {
-            let hardly = limit.bytes.value < HARDLY * seen.packet();
-            let clear = policer.gain > limit.gain * QUEUE_FIRST[usize::from(hardly)];
-            let both = [path(Dropper::Queue(limit)), path(Dropper::Policer(policer))];
-            let [queue, policer] = both;
-            if clear { (policer, Some(queue)) } else { (queue, Some(policer)) }
+            let hardly = limit.bytes.value < HARDLY * packet;
+            match policer.gain > limit.gain * QUEUE_FIRST[usize::from(hardly)] {
+                true => (1, 0, 2),
+                false => (0, 1, 2),
+            }
         }
-    }
+    };
+    // What explains much more leaves nothing to chance.
+    let gain = [full.map(|it| it.gain), policed.map(|it| it.gain)].into_iter().flatten();
+    let is_sure = chance > 0 && gain.fold(0.0, f64::max) > QUEUE_FIRST[0] * drops::CLEARER;
+    let chance = (!is_sure).then_some((Dropper::Nothing, chance));
+    let limits = limit.map(|it| (Dropper::Queue(it), queue));
+    let policers = policer.map(|it| (Dropper::Policer(it), policing));
+    chance.into_iter().chain(limits).chain(policers).collect()
 }
 
 /// What drops where it is full.

@@ -3,6 +3,7 @@
 //! What the sender handed over is run through a queue at each rate that could be; the true one
 //! leaves of every round trip the same rest, which is the path's own.
 
+use crate::interval::median;
 use crate::observation::Observation;
 use crate::parameter::Parameter;
 use crate::queue::{Misfit, Rests, misfit};
@@ -60,7 +61,7 @@ pub fn bottleneck(seen: &Observation) -> Option<Bottleneck> {
         rate: Parameter::new(best, low, high, reason),
         base_s: Parameter::new(
             base,
-            base.min(quartile) - spread,
+            (base.min(quartile) - spread).max(0.0),
             Some(base + spread),
             "what is left of the round trips without the queue",
         ),
@@ -90,19 +91,19 @@ fn delivery_rates(seen: &Observation) -> Vec<f64> {
     quantiles.into_iter().chain([mean]).collect()
 }
 
-/// From, to, and the mean distance in the tenth of the time where it is greatest.
+/// From, to, and the median distance in the tenth of the time where it is greatest: a few round trips
+/// whose acknowledgement was lost are not what most of them are.
 fn worst(seen: &Observation, rate: f64) -> [f64; 3] {
     const PARTS: usize = 10;
     let length = seen.seconds / PARTS as f64;
-    let mut parts = [(0.0, 0_u32); PARTS];
+    let mut parts: [Vec<f64>; PARTS] = Default::default();
     for (trip, apart) in seen.round_trips.iter().zip(Rests::of(seen, rate).distances()) {
         let part = (seen.departures[trip.of].at_s / length) as usize;
-        let (sum, count) = &mut parts[part.min(PARTS - 1)];
-        (*sum, *count) = (*sum + apart, *count + 1);
+        parts[part.min(PARTS - 1)].push(apart);
     }
-    let mean = parts.map(|(sum, count)| sum / f64::from(count.max(1)));
-    let at = (0..PARTS).max_by(|a, b| mean[*a].total_cmp(&mean[*b])).unwrap_or(0);
-    [at as f64 * length, (at + 1) as f64 * length, mean[at]]
+    let typical = parts.map(|all| median(all).unwrap_or(0.0));
+    let at = (0..PARTS).max_by(|a, b| typical[*a].total_cmp(&typical[*b])).unwrap_or(0);
+    [at as f64 * length, (at + 1) as f64 * length, typical[at]]
 }
 
 fn agreed(mean_s: f64) -> f64 {
