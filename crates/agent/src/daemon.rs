@@ -19,6 +19,7 @@ use crate::cgroups::Cgroups;
 use crate::config::{Config, Source};
 use crate::cost;
 use crate::counting::Counting;
+use crate::finish::lacks_room;
 use crate::gap::{Gap, Now};
 use crate::journal::{Beat, Head, TraceFile};
 use crate::kernel::Kernel;
@@ -28,7 +29,7 @@ use crate::raw::Counts;
 use crate::service_manager;
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store};
-use crate::taken::{KEY, Taken};
+use crate::taken::{KEY, NO_ROOM, Taken};
 use crate::watch::{Found, Watch};
 
 /// How long records may lie in the ring.
@@ -74,7 +75,8 @@ impl Daemon {
     /// A privilege or kernel feature is missing, the spool is taken or cannot be written.
     pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
         let taken = Taken::take(&config.spool)?;
-        let tagger = Tagger::of_or_new(&config.spool.join(KEY))?;
+        let tagger = Tagger::of_or_new(&config.spool.join(KEY))
+            .map_err(|error| if lacks_room(&error) { error.context(NO_ROOM) } else { error })?;
         let netns = namespace::own()?;
         let us_per_jiffy = (clock_getres(ClockId::MonotonicCoarse).tv_nsec / 1000) as u32;
         let mut assembler = Assembler::new(tagger, config.addresses, us_per_jiffy, netns);

@@ -203,6 +203,13 @@ pub fn gone(error: std::io::Error) -> std::io::Result<()> {
     if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
+/// Whether something could not be written because the disk is full, or what one may have of it.
+pub fn lacks_room(error: &anyhow::Error) -> bool {
+    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    causes.any(|cause| matches!(cause.kind(), StorageFull | QuotaExceeded))
+}
+
 /// What the agent says of itself in a journal.
 pub fn agent_rows(seen: &Seen, head: &Head) -> Vec<AgentRow> {
     let Seen { rows, decisions, beats, traces, .. } = seen;

@@ -1,6 +1,6 @@
 //! The spool: the journal that is open, and the Parquet files made of those before.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::mem::{self, offset_of};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use transom_spool::next_number;
 
 use crate::addresses::Tagger;
 use crate::assemble::Assembler;
-use crate::finish::{Done, Job, Running, gone, remove_unfinished};
+use crate::finish::{Done, Job, Running, gone, lacks_room, remove_unfinished};
 use crate::journal::{
     self, Beat, Head, Journal, OtherVersion, Record, Records, TraceFile, size_of_kind,
 };
@@ -56,12 +56,30 @@ struct Complete {
     filled: Duration,
 }
 
+impl Complete {
+    /// Of an agent that was killed. Files are made of it at once.
+    fn left(path: PathBuf) -> Result<Complete> {
+        let bytes = fs::metadata(&path)?.len();
+        let mut left = Complete { path, rows: 0, decisions: 0, bytes, filled: Duration::ZERO };
+        for record in Records::open(&left.path)?.into_iter().flatten() {
+            match record {
+                Record::Row(_) => left.rows += 1,
+                Record::Decision(_) => left.decisions += 1,
+                _ => {}
+            }
+        }
+        Ok(left)
+    }
+}
+
 pub struct Store {
     spool: PathBuf,
     limits: Limits,
     journal: Option<Journal>,
     /// The one before it, while files are made of it.
     complete: Option<Complete>,
+    /// Of agents before this one, the oldest first: there was no room for files of them.
+    left: VecDeque<Complete>,
     running: Option<Running>,
     /// CPU time to make files, as it was the last time.
     work_per_row: Duration,
@@ -102,6 +120,7 @@ impl Store {
             limits,
             journal: None,
             complete: None,
+            left: VecDeque::new(),
             running: None,
             work_per_row: Duration::from_micros(4),
             beat: None,
@@ -156,10 +175,13 @@ impl Store {
         Journal::create(&self.stopped(), head)?.beat(beat)
     }
 
-    /// Complete ones first; the open one's last beat is the last that was seen.
+    /// Complete ones first; the open one's last beat is the last that was seen. On a full disk they
+    /// stay journals until there is room.
     fn finish_left(&mut self, assembler: &mut Assembler) -> Result<Option<(Head, Beat)>> {
         let mut last = None;
-        for path in journal::all(&self.spool)?.into_iter().rev() {
+        let mut journals = journal::all(&self.spool)?;
+        journals.rotate_left(1);
+        for path in journals {
             let left = match last_of(&path) {
                 Err(error) if error.is::<OtherVersion>() => {
                     set_aside(&path, &error)?;
@@ -167,14 +189,28 @@ impl Store {
                 }
                 left => left?,
             };
-            let done = self
-                .job(path.clone(), assembler)
-                .run(&mut Pace::without_rests())
-                .with_context(|| format!("finishing {}", path.display()))?;
-            self.room.made(done.map_or(0, |done| done.bytes));
+            let made = self.job(path.clone(), assembler).run(&mut Pace::without_rests());
+            match made.with_context(|| format!("finishing {}", path.display())) {
+                Ok(done) => self.room.made(done.map_or(0, |done| done.bytes)),
+                Err(error) if lacks_room(&error) => {
+                    note!("{error:#}; it stays a journal until there is room");
+                    self.leave(&path)?;
+                }
+                Err(error) => return Err(error),
+            }
             last = left.or(last);
         }
         Ok(last)
+    }
+
+    /// Keeps a journal for later. The open one is complete now: ours takes its name.
+    fn leave(&mut self, journal: &Path) -> Result<()> {
+        let Some(Records { head, .. }) = Records::open(journal)? else { return Ok(()) };
+        let path = self.spool.join(journal::name_of_complete(head.number));
+        fs::rename(journal, &path).with_context(|| format!("writing {}", path.display()))?;
+        self.next = self.next.max(head.number + 1);
+        self.left.push_back(Complete::left(path)?);
+        Ok(())
     }
 
     fn job(&self, journal: PathBuf, assembler: &Assembler) -> Job {
@@ -292,6 +328,9 @@ impl Store {
     pub fn tend(&mut self, now_us: i64, assembler: &mut Assembler) -> Result<()> {
         self.name_the_unnamed(now_us, assembler)?;
         self.look_at_running()?;
+        if self.complete.is_none() {
+            self.complete = self.left.pop_front();
+        }
         let Some(journal) = &self.journal else { return Ok(()) };
         if journal.is_gone() {
             self.losses.rows += journal.rows;
@@ -369,6 +408,10 @@ impl Store {
             self.job_ended(result)?;
         }
         self.finish_complete(now_us, assembler)?;
+        while self.complete.is_none() && !self.left.is_empty() {
+            self.complete = self.left.pop_front();
+            self.finish_complete(now_us, assembler)?;
+        }
         self.complete_journal(now_us)?;
         self.finish_complete(now_us, assembler)
     }
@@ -393,7 +436,8 @@ impl Store {
 
     fn journals(&self) -> u64 {
         let open = self.journal.as_ref().map_or(0, |journal| journal.bytes);
-        open + self.complete.as_ref().map_or(0, |complete| complete.bytes)
+        let complete = self.complete.iter().chain(&self.left);
+        open + complete.map(|complete| complete.bytes).sum::<u64>()
     }
 }
 

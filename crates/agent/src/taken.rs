@@ -14,6 +14,8 @@ use crate::addresses::Tagger;
 /// The key of address tags.
 pub const KEY: &str = "key";
 const LOCK: &str = "lock";
+/// What helps a start that cannot even make the key.
+pub const NO_ROOM: &str = "its disk is full: make room there, or name another folder with --spool";
 
 pub struct Taken {
     // Before the lock: nobody may take what is just removed.
@@ -75,6 +77,7 @@ fn unwritable(doing: &str, path: &Path, error: io::Error) -> anyhow::Error {
             "it is read-only here; the unit transom-agent may write to another spool with \
              ReadWritePaths=FOLDER in a drop-in (docs/install.md)"
         }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => NO_ROOM,
         _ => "name another folder with --spool",
     };
     anyhow::Error::new(error).context(format!("{doing} {}: {remedy}", path.display()))

@@ -6,6 +6,7 @@ use bytemuck::{Zeroable, bytes_of};
 use std::fs::File;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use transom_spool::{AgentRow, Connection, Decision, Row, Table, list, read};
+use transom_testbed::{SmallDisk, needs_root, wait_for};
 
 const HOUR_US: i64 = 3_600_000_000;
 const NOW_US: i64 = 1_800_000_000_000_000;
@@ -24,7 +25,11 @@ struct Fixture {
 
 impl Fixture {
     fn new(bytes: u64) -> Fixture {
-        let folder = tempfile::tempdir().unwrap();
+        Fixture::of(tempfile::tempdir().unwrap(), bytes)
+    }
+
+    /// In a spool that may be another agent's.
+    fn of(folder: tempfile::TempDir, bytes: u64) -> Fixture {
         let tagger = Tagger::of_or_new(&folder.path().join("key")).unwrap();
         let mut assembler = Assembler::new(tagger, Addresses::Prefix, 1000, 1);
         let limits = Limits { bytes, decisions_us: HOUR_US, file_us: 300_000_000 };
@@ -171,6 +176,35 @@ fn what_a_killed_agent_was_writing_goes_and_nothing_else() {
     let left: Vec<&str> =
         [".agent-a1B2c3", "agent-notes", ".other"].into_iter().filter(is_there).collect();
     assert_eq!(left, ["agent-notes", ".other"]);
+}
+
+#[test]
+fn what_killed_agents_left_on_a_full_disk_stays_until_there_is_room_and_is_there_once() {
+    needs_root!();
+    let disk = SmallDisk::mount(1024);
+    let mut of = Fixture::of(tempfile::tempdir_in(disk.path()).unwrap(), 1 << 30);
+    of.row(1, NOW_US);
+    of.store.complete_journal(NOW_US).unwrap();
+    of.row(2, NOW_US);
+    drop(of.store);
+    disk.fill("filler", 0);
+    let refusal = Tagger::of_or_new(&disk.path().join("key")).err().unwrap();
+    assert!(lacks_room(&refusal), "the disk is full: {refusal:#}");
+    // Two are killed there, one after the other.
+    of = Fixture::of(of.folder, 1 << 30);
+    assert!(of.store.beat(&Beat::new(0), NOW_US).is_err(), "the disk is full");
+    drop(of.store);
+    of = Fixture::of(of.folder, 1 << 30);
+    assert_eq!(of.store.left.iter().map(|left| left.rows).sum::<u64>(), 2);
+    fs::remove_file(disk.path().join("filler")).unwrap();
+    of.row(3, NOW_US);
+    wait_for("files of both", || {
+        of.store.tend(NOW_US, &mut of.assembler).unwrap();
+        of.rows().len() == 2
+    });
+    of.store.finish(NOW_US, &mut of.assembler).unwrap();
+    assert_eq!(of.rows(), [(1, NOW_US), (2, NOW_US), (3, NOW_US)]);
+    assert_eq!(journal::all(of.folder.path()).unwrap().len(), 1, "no complete one");
 }
 
 #[test]

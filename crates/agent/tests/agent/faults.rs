@@ -286,6 +286,28 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
 }
 
 #[test]
+fn a_start_on_a_full_disk_runs_on_and_makes_files_of_what_a_killed_agent_left_when_there_is_room() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let disk = SmallDisk::at(&spool.path);
+    let agent = Agent::start(&spool.path, "");
+    let (server, _) = listener(&host);
+    connect_once(&host, &server, 10, 10);
+    wait_for("its rows", || spool.ended(host.inode()).len() == 2);
+    agent.kill();
+    let filler = disk.fill();
+    let agent = Agent::start(&spool.path, "");
+    let said = agent.wait_for_words("stays a journal until there is room");
+    assert!(said.contains("No space left"), "{said}");
+    agent.wait_for_words("rows are counted as lost");
+    assert_eq!(spool.connections(host.inode()).len(), 0);
+    std::fs::remove_file(filler).unwrap();
+    wait_for("files of its rows", || spool.connections(host.inode()).len() == 2);
+    agent.stop();
+    assert_eq!(spool.connections(host.inode()).len(), 2, "once");
+}
+
+#[test]
 fn a_full_disk_that_still_takes_small_writes_is_told_until_it_takes_all() {
     needs_root!();
     let (spool, host) = (Spool::new(), Namespace::new("host"));
