@@ -1,13 +1,18 @@
 //! Where the daemon of this network namespace answers.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use transom_machine::lock;
+
+/// Daemons that start hold a folder for milliseconds.
+pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 /// For root below /run, for others in their own runtime directory.
 fn directory() -> Result<PathBuf> {
@@ -73,17 +78,52 @@ pub fn owner(socket: &Path) -> String {
     uid.map_or("another user".to_owned(), |uid| format!("user {uid}"))
 }
 
-/// The folder of a socket, ours alone if it has to be made.
-pub fn folder(socket: &Path) -> Result<&Path> {
-    let Some(folder) = socket.parent().filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok(Path::new("."));
-    };
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(folder)
-        .with_context(|| format!("creating {}", folder.display()))?;
-    Ok(folder)
+/// That others remove the folder just now is a moment's chance.
+const TRIES: u32 = 100;
+
+/// Folders that were made for a socket, the innermost first. They go with this, but for one into
+/// which somebody put something.
+pub struct Made(Vec<PathBuf>);
+
+impl Made {
+    pub fn remove(&mut self) {
+        self.0.drain(..).for_each(|folder| drop(fs::remove_dir(folder)));
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+/// The lock of a socket's folder, which is made if it is not there: daemons of several namespaces
+/// start at the same time, and each removes what is left.
+pub fn hold(socket: &Path) -> Result<(File, Made)> {
+    let folder = folder(socket);
+    for _ in 0..TRIES {
+        let above = folder.ancestors().filter(|path| *path != Path::new(""));
+        let not_there = above.take_while(|path| !path.exists()).map(Path::to_owned);
+        // That one other programs of ours have, too.
+        let made = Made(not_there.filter(|path| path != lock::run()).collect());
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(folder)
+            .with_context(|| format!("creating {}", folder.display()))?;
+        let held = match lock::hold_folder(folder, LOCK_PATIENCE) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            held => held.with_context(|| format!("locking {}", folder.display()))?,
+        };
+        if held.metadata()?.nlink() > 0 {
+            return Ok((held, made));
+        }
+    }
+    bail!("{} is removed again and again", folder.display())
+}
+
+pub fn folder(socket: &Path) -> &Path {
+    socket.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Only its owner may ask.

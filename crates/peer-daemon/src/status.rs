@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use transom_machine::lock;
 
 use crate::link::Event;
-use crate::place::{self, Holder};
+use crate::place::{self, Holder, LOCK_PATIENCE, Made};
 use crate::shown::State;
 
 #[derive(clap::Args)]
@@ -30,8 +30,6 @@ pub struct Args {
 }
 
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Daemons that start hold it for milliseconds.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
 fn ask(socket: &Path) -> Result<String> {
     let shown = socket.display();
@@ -80,17 +78,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     }
 }
 
-/// The daemon's end. The file goes when this is dropped.
-pub struct Listener(PathBuf);
+/// The daemon's end. The file goes when this is dropped, and folders that were made for it.
+pub struct Listener {
+    socket: PathBuf,
+    made: Made,
+}
 
 impl Listener {
     /// Takes the place, if no living daemon has it; what a killed one left is removed.
     pub fn start(socket: &Path, events: SyncSender<Event>) -> Result<Listener> {
         let shown = socket.display();
-        let folder = place::folder(socket)?;
-        // Daemons of several namespaces start at the same time, and each removes what is left.
-        let _one_at_a_time = lock::hold_folder(folder, LOCK_PATIENCE)
-            .with_context(|| format!("locking {}", folder.display()))?;
+        let (_one_at_a_time, made) = place::hold(socket)?;
         match fs::symlink_metadata(socket) {
             Ok(there) if !there.file_type().is_socket() => {
                 bail!("{shown} is no socket: name another place with --socket")
@@ -120,7 +118,7 @@ impl Listener {
         let listener =
             UnixListener::bind(socket).with_context(|| format!("listening at {shown}"))?;
         place::restrict(socket)?;
-        place::sweep(folder);
+        place::sweep(place::folder(socket));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (answer, waiting) = channel();
@@ -130,7 +128,7 @@ impl Listener {
                 let _ = answer_with(stream, waiting.recv_timeout(PATIENCE).ok());
             }
         });
-        Ok(Listener(socket.to_owned()))
+        Ok(Listener { socket: socket.to_owned(), made })
     }
 }
 
@@ -141,7 +139,10 @@ fn answer_with(mut stream: UnixStream, text: Option<String>) -> std::io::Result<
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        // Who takes a place there at the same moment makes the folder again.
+        let _alone = lock::hold_folder(place::folder(&self.socket), LOCK_PATIENCE);
+        let _ = fs::remove_file(&self.socket);
+        self.made.remove();
     }
 }
 
@@ -189,6 +190,26 @@ mod tests {
         fs::write(&socket, "precious").unwrap();
         assert!(refusal(&socket).contains("is no socket"));
         assert_eq!(fs::read(&socket).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn folders_that_were_made_for_a_socket_go_with_it_and_others_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("new/of/peer.sock");
+        let daemon = start(&socket).unwrap();
+        assert!(socket.exists());
+        drop(daemon);
+        assert!(!folder.path().join("new").exists());
+        let too_long = folder.path().join("new").join("p".repeat(120));
+        assert!(start(&too_long).is_err() && !folder.path().join("new").exists());
+        let daemon = start(&socket).unwrap();
+        fs::write(folder.path().join("new/precious"), "of another").unwrap();
+        drop(daemon);
+        assert!(folder.path().join("new/precious").exists());
+        assert!(!socket.parent().unwrap().exists());
+        let beside = folder.path().join("new/peer.sock");
+        drop(start(&beside).unwrap());
+        assert!(!beside.exists() && folder.path().join("new").exists(), "it was there before");
     }
 
     /// Nobody but its owner learns whether a daemon listens at it.
