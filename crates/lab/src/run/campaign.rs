@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use transom_output::{Output, Replace};
 
+use super::begun::Begun;
 use super::companions;
 use super::fingerprint::{Makers, fingerprint};
 use super::ledger::Ledger;
@@ -334,6 +336,7 @@ pub(super) fn separate(order: &Order<'_>) -> Result<()> {
 pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
     check(order)?;
     let mut points = order.points();
+    let mut begun = Begun::of(&order.directory);
     prepare(order, &points)?;
     let mut ledger = Ledger {
         manifest: order.manifest(),
@@ -348,6 +351,7 @@ pub fn run(order: &Order<'_>, stop: &dyn Fn() -> bool) -> Result<Summary> {
         count(&mut ledger, &runs, tried.is_empty())?;
         if !left.is_empty() {
             ledger.keep()?;
+            begun.stays();
             execute(order, &left, &mut ledger, stop)?;
             tried.extend(left.iter().map(|run| run.directory.clone()));
         }
@@ -414,7 +418,7 @@ fn prepare(order: &Order<'_>, points: &[Point]) -> Result<()> {
     };
     make(&directory.join("runs"))?;
     let copy = directory.join("experiment.toml");
-    fs::write(&copy, &order.loaded.text).with_context(|| format!("writing {}", copy.display()))?;
+    Output::write_all_to(&copy, &[], Replace::Always, order.loaded.text.as_bytes())?;
     let all = crate::sweep::points(order.loaded, false);
     let folders: Vec<PathBuf> = all.iter().map(Point::folder).collect();
     for folder in left_of_points(directory) {

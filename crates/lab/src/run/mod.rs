@@ -1,5 +1,6 @@
 //! Running experiments: one run ([`once`]), and all runs of a file ([`campaign`]).
 
+mod begun;
 pub mod campaign;
 pub(crate) mod companions;
 mod emulation;

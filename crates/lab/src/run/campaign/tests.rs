@@ -1,3 +1,5 @@
+use transom_testbed::{SmallDisk, needs_root};
+
 use super::*;
 
 const TEXT: &str = r#"
@@ -102,6 +104,28 @@ fn numbers_of_an_earlier_state_of_the_file_do_not_stand_beside_the_new_ones() {
     for run in runs_of(&order(&first, folder.path())) {
         assert!(!run.measured().exists(), "{}", run.name());
     }
+}
+
+/// In virtual time nothing else is made before the runs.
+#[test]
+fn a_full_disk_is_told_and_leaves_no_folder_and_earlier_results_as_they_were() {
+    needs_root!();
+    let disk = SmallDisk::mount(256);
+    let first = loaded(TEXT);
+    let means = || Means::Virtual { engine: "no-simulator".into(), jobs: 1, quiet: true };
+    let there = disk.path().join("there");
+    prepare(&order(&first, &there), &[]).unwrap();
+    disk.fill("filler", 0);
+    for folder in [disk.path().join("new/bench"), there.clone()] {
+        let order = Order { means: means(), ..order(&first, &folder) };
+        let refusal = format!("{:#}", run(&order, &|| false).unwrap_err());
+        assert!(
+            refusal.contains("No space left") && refusal.contains("experiment.toml"),
+            "{refusal}"
+        );
+    }
+    assert!(!disk.path().join("new").exists());
+    assert_eq!(fs::read_to_string(there.join("experiment.toml")).unwrap(), TEXT);
 }
 
 #[test]
