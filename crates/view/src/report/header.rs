@@ -111,7 +111,8 @@ pub fn notices(recording: &Recording, meta: &PageMeta) -> String {
         };
         let causes: Vec<String> = lost.iter().map(named).collect();
         html += &warning(&format!(
-            "{} could not be recorded ({}). Curves have gaps there: see the lane “events lost”.",
+            "{} could not be recorded ({}). Curves have gaps, which end at the marks of the lane \
+             “events lost” or before.",
             plural(lost.iter().map(|cause| cause.1).sum(), "event"),
             causes.join(", ")
         ));

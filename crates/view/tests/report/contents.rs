@@ -84,6 +84,7 @@ fn losses_that_only_the_end_of_the_file_tells_are_said_too() {
     let lost = [(LossCause::Recursion, 5)].into();
     let html = render(&one(), &PageMeta { lost, ..PageMeta::default() });
     assert!(html.contains("5 events could not be recorded (probe recursion 5)"));
+    assert!(html.contains("which end at the marks of the lane “events lost” or before"));
 }
 
 #[test]
