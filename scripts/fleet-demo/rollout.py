@@ -1,5 +1,6 @@
 """A policy for the hosts, published and stepped as an operator would, and what became of it."""
 
+import json
 import re
 import statistics
 import subprocess
@@ -96,7 +97,8 @@ class Rollout:
     def tuned(self, host):
         """The connections that `tune status` names."""
         words = [programs.transom("transom"), "tune", "status", "--netns", hosts.namespace(host), "--json"]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        told = subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+        return [line for line in told if "cookie" in json.loads(line)]
 
     def see_in_force(self):
         self.wait(lambda: "is in force" in self.told(self.first), f"generation 1 at {self.first}", 60)

@@ -1,6 +1,7 @@
 //! `transom tune`: policies on connections, by BPF, or by routes where there is none.
 
 mod follow;
+mod status;
 mod suggest;
 
 use std::io::Write;
@@ -12,7 +13,6 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use transom_analysis::units::count;
 use transom_control::policy::milliseconds;
-use transom_control::routes::Installed;
 use transom_control::{
     Change, Draft, Engine, Outcome, Policy, Scope, available_algorithms, engine, hand, routes,
 };
@@ -60,7 +60,7 @@ enum Command {
     #[command(after_help = SET_EXAMPLES)]
     Set(Box<Set>),
     /// Show what is tuned, and why
-    Status(Status),
+    Status(status::Args),
     /// Give every connection back what it had before
     Clear(Where),
     /// Put in force what a fleet's roll-out has for this host, until Ctrl-C takes everything back
@@ -152,20 +152,11 @@ struct Set {
     place: Where,
 }
 
-#[derive(clap::Args)]
-struct Status {
-    /// One JSON object a connection, and one a route of --backend route
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    place: Where,
-}
-
 pub fn run(args: Args) -> Result<ExitCode> {
     let done = match args.command {
         Command::Apply(args) => apply(&args),
         Command::Set(args) => set(&args),
-        Command::Status(args) => status(&args),
+        Command::Status(args) => status::run(&args),
         Command::Clear(args) => clear(&args),
         Command::Guard(args) => guard(&args),
         Command::Follow(args) => follow::run(&args),
@@ -352,98 +343,6 @@ fn guard(place: &Where) -> Result<()> {
     hand::guard(&scope, || signals.came())
 }
 
-fn status(args: &Status) -> Result<()> {
-    let scope = Scope::new(args.place.netns.as_deref())?;
-    if args.place.backend == Backend::Route {
-        let routes = routes::installed(&scope)?;
-        return say_routes(&routes, &scope, args.json);
-    }
-    let changes = engine::status(&scope)?;
-    for change in &changes {
-        if args.json {
-            say!("{}", json(change))?;
-        } else {
-            say!("{}", line(change))?;
-        }
-    }
-    // Where there is no `ip`, none were made.
-    let routes = routes::installed(&scope).unwrap_or_default();
-    if changes.is_empty() && !args.json {
-        say_what_waits(&scope, &routes)?;
-    }
-    say_routes(&routes, &scope, args.json)?;
-    if hand::lacks_guard(&scope)? {
-        note!("transom: no process guards `steady` here: repeat `transom tune set`");
-    }
-    Ok(())
-}
-
-fn say_routes(routes: &[Installed], scope: &Scope, as_json: bool) -> Result<()> {
-    if routes.is_empty() {
-        return Ok(());
-    }
-    // Only root can ask for it.
-    let is_held = routes::holder(scope).map_or(true, |process| process.is_some());
-    if as_json {
-        routes.iter().try_for_each(|route| say!("{}", json_of_route(route, is_held)))?;
-        return Ok(());
-    }
-    say!("new connections get what these routes say (`--backend route`):")?;
-    routes.iter().try_for_each(|route| say!("  {route}"))?;
-    if !is_held && routes.iter().any(|route| route.is_of_apply) {
-        note!(
-            "transom: an `apply` that was killed left those of protocol {}: the next start removes \
-             them, or `transom tune clear`",
-            routes::OF_APPLY
-        );
-    }
-    Ok(())
-}
-
-fn json_of_route(route: &Installed, is_held: bool) -> serde_json::Value {
-    serde_json::json!({
-        "route": route.destination,
-        "family": if route.is_ipv6 { 6 } else { 4 },
-        "interface": route.interface,
-        "gateway": route.gateway,
-        "algorithm": route.algorithm,
-        "initial_window": route.initial_window,
-        "outcome": if route.is_of_apply && !is_held { "left" } else { "in_force" },
-    })
-}
-
-/// What is in force though no connection has it.
-fn say_what_waits(scope: &Scope, routes: &[Installed]) -> Result<()> {
-    let rules = hand::in_force(scope)?;
-    if !rules.is_empty() {
-        say!("no connection is tuned; new ones that match get what was set:")?;
-        rules.iter().try_for_each(|rule| say!("  {rule}"))?;
-        return Ok(());
-    }
-    match scope.holder()? {
-        Some(process) => say!("no connection is tuned; process {process} tunes those that match")?,
-        None if routes.is_empty() => say!("nothing is tuned")?,
-        None => {}
-    }
-    Ok(())
-}
-
-fn json(change: &Change) -> serde_json::Value {
-    serde_json::json!({
-        "cookie": change.cookie,
-        "local": change.who.local.to_string(),
-        "remote": change.who.remote.to_string(),
-        "program": change.program,
-        "algorithm": change.algorithm,
-        "before": change.before,
-        "target": change.target,
-        "cap": change.action.cap,
-        "rule": change.action.rule,
-        "outcome": change.outcome.name(),
-        "reason": change.action.reason.map(|reason| reason.name()),
-    })
-}
-
 fn clear(place: &Where) -> Result<()> {
     let scope = Scope::new(place.netns.as_deref())?;
     if place.backend == Backend::Route {
@@ -451,12 +350,18 @@ fn clear(place: &Where) -> Result<()> {
         return routes::clear(&scope);
     }
     let restored = hand::clear(scope.clone(), |left| note!("transom: {left}"));
-    // Where there is no `ip`, none were made.
-    if routes::installed(&scope).is_ok_and(|routes| !routes.is_empty()) {
-        match routes::alone(&scope) {
-            Ok(_alone) => routes::clear(&scope)?,
-            Err(held) => note!("transom: the routes stay: {held:#}"),
+    let mut removed = Ok(());
+    for one in std::iter::once(scope.clone()).chain(routes::elsewhere(&scope)) {
+        // Where there is no `ip`, none were made.
+        if routes::installed(&one).is_ok_and(|routes| !routes.is_empty()) {
+            match routes::alone(&one) {
+                Ok(_alone) => removed = removed.and(routes::clear(&one)),
+                Err(held) => {
+                    let place = one.netns.as_ref().map(|_| format!(" in {one}"));
+                    note!("transom: the routes{} stay: {held:#}", place.unwrap_or_default());
+                }
+            }
         }
     }
-    restored
+    restored.and(removed)
 }

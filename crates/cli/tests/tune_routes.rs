@@ -241,7 +241,7 @@ fn what_a_killed_apply_left_is_told_and_removed_by_the_next_start_of_either_back
     let route: serde_json::Value = serde_json::from_str(&status).expect("one object");
     let expected = serde_json::json!({
         "route": "198.51.100.0/24", "family": 4, "interface": "d0", "gateway": "10.1.0.1",
-        "algorithm": null, "initial_window": 20, "outcome": "in_force",
+        "algorithm": null, "initial_window": 20, "netns": netns, "outcome": "in_force",
     });
     assert_eq!(route, expected);
 }

@@ -1,10 +1,14 @@
 //! `transom tune` on all network namespaces, beside what is tuned in one of them.
 
+use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune};
-use transom_testbed::{Path, needs_root, pair, transom_of_nobody, wait_for};
+use serde_json::Value;
+use transom_testbed::tuned::{Policy, Setting, algorithm_of, tune, tuned};
+use transom_testbed::{
+    Namespace, Path, link, needs_root, pair, transom, transom_of_nobody, wait_for,
+};
 
 /// What is set for the whole machine would reach the other tests' namespaces.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -70,4 +74,57 @@ fn scopes_that_share_connections_do_not_tune_at_once() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(said.contains("is in force in the network namespace"), "{said}");
+}
+
+/// An `apply` that keeps a route in this namespace.
+fn apply_of_routes(host: &Namespace) -> Child {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "[[rule]]\naction.initial_window = 20\n").expect("a policy");
+    let mut apply = transom();
+    apply.args(["tune", "apply", "--backend", "route", "--netns", host.name()]);
+    let apply = apply.arg(file.path()).spawn().expect("transom runs");
+    wait_for("its route", || !host.ip("route show proto 117").is_empty());
+    apply
+}
+
+#[test]
+fn routes_that_a_killed_apply_left_in_another_namespace_are_told_and_removed_without_naming_it() {
+    needs_root!();
+    let _one_at_a_time = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (host, far) = (Namespace::new("host"), Namespace::new("far"));
+    link((&host, "d0", &["10.1.0.2/24"]), (&far, "p0", &[]));
+    host.ip("route add default via 10.1.0.1");
+    let told = || {
+        let all = tuned(&["status", "--json"]);
+        let all = all.lines().map(|line| serde_json::from_str::<Value>(line).expect("an object"));
+        let here = |one: &Value| one["netns"].as_str().is_some_and(|it| it.ends_with(host.name()));
+        let mut routes: Vec<Value> = all.filter(here).collect();
+        assert_eq!(routes.len(), 1, "{routes:?}");
+        routes.remove(0)
+    };
+    for remedy in [&["clear"][..], &["set", "--port", "9", "--cap", "9"]] {
+        let mut apply = apply_of_routes(&host);
+        assert_eq!(told()["outcome"], "in_force");
+        if remedy == ["clear"] {
+            let said = tune(&["clear"]).stderr;
+            let said = String::from_utf8_lossy(&said);
+            let stay = format!("{} stay: process {}", host.name(), apply.id());
+            assert!(said.contains(&stay), "{said}");
+        }
+        apply.kill().expect("it runs");
+        apply.wait().expect("our child");
+        assert_eq!(
+            (told()["outcome"].as_str(), &told()["route"]),
+            (Some("left"), &"default".into())
+        );
+        let status = tune(&["status"]);
+        let (routes, remedies) =
+            (String::from_utf8_lossy(&status.stdout), String::from_utf8_lossy(&status.stderr));
+        assert!(routes.contains("default via 10.1.0.1 dev d0 proto 117 initcwnd 20"), "{routes}");
+        assert!(remedies.contains("or `transom tune clear`"), "{remedies}");
+        // Others may hold a policy in a namespace of theirs.
+        wait_for("it to succeed", || tune(remedy).status.success());
+        assert_eq!(host.ip("route show proto 117"), "", "{remedy:?}");
+        tuned(&["clear"]);
+    }
 }

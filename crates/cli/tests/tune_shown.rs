@@ -161,3 +161,26 @@ fn the_report_marks_the_curve_with_it() {
     let page = fs::read_to_string(&page).expect("a page");
     assert!(page.contains("steady, cap 55, because it matches now (rule 1)"));
 }
+
+#[test]
+fn json_tells_the_rules_that_wait_and_the_process_that_holds_a_policy_as_words_do() {
+    needs_probes!();
+    let path = slow_path();
+    let netns = path.left.name();
+    let told = |more: &[&str]| tuned(&[&["status", "--netns", netns], more].concat());
+    assert_eq!(told(&["--json"]), "", "nothing is tuned");
+    let setting = Setting::of(netns, &["--cap", "37", "--port", "443,7"]);
+    assert!(told(&[]).ends_with("\n  cap 37: port 443 or 7\n"), "{}", told(&[]));
+    let rule: serde_json::Value = serde_json::from_str(&told(&["--json"])).expect("one object");
+    let expected = serde_json::json!({
+        "matches": "port 443 or 7", "algorithm": null, "target": 0, "cap": 37, "initial_window": 0,
+    });
+    assert_eq!(rule, expected);
+    setting.clear();
+    let policy = Policy::start(netns, RULE);
+    let pid = policy.child.id();
+    assert!(told(&[]).contains(&format!("process {pid} tunes those that match")), "{}", told(&[]));
+    assert_eq!(told(&["--json"]), format!("{{\"holder\":{pid}}}\n"));
+    policy.stop();
+    assert_eq!(told(&["--json"]), "", "it is over");
+}

@@ -5,6 +5,8 @@
 //! Each is a route of our own just before the one it copies, which packets keep to,
 //! under protocol numbers of our own, so that taking all back needs no notes.
 
+mod installed;
+
 use std::cmp::Reverse;
 use std::fmt;
 use std::fs::File;
@@ -20,6 +22,9 @@ use transom_machine::namespace;
 
 use crate::policy::{Match, Policy, Rule};
 use crate::scope::Scope;
+
+pub use installed::{Installed, elsewhere, installed};
+use installed::{are_there, others};
 
 /// `rtm_protocol` of the routes that stay until `clear`, and of those that end with the process that
 /// holds a policy: what one that was killed left is known by its number. Neither is given to anybody
@@ -209,17 +214,19 @@ pub fn clear(scope: &Scope) -> Result<()> {
     flush(&scope.netns, &OURS)
 }
 
-/// Removes what an `apply` that was killed left; whoever holds the scope calls it. Where there is no
-/// `ip`, none were made.
+/// Removes what an `apply` that was killed left, in all namespaces that the scope reaches; whoever
+/// holds the scope calls it.
 ///
 /// # Errors
 /// When `ip` fails to remove what there is.
 pub fn take_back(scope: &Scope) -> Result<()> {
-    match routes_of(&[OF_APPLY], &scope.netns) {
-        Ok(left) if !left.is_empty() => flush(&scope.netns, &[OF_APPLY])
-            .context("removing routes that `transom tune apply` left when it was killed"),
-        _ => Ok(()),
+    for one in std::iter::once(scope.clone()).chain(others(scope)) {
+        if are_there(&[OF_APPLY], &one) {
+            flush(&one.netns, &[OF_APPLY])
+                .context("removing routes that `transom tune apply` left when it was killed")?;
+        }
     }
+    Ok(())
 }
 
 fn flush(netns: &Option<String>, protocols: &[u8]) -> Result<()> {
@@ -229,69 +236,6 @@ fn flush(netns: &Option<String>, protocols: &[u8]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// A route of ours that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Installed {
-    pub is_ipv6: bool,
-    pub destination: String,
-    pub interface: String,
-    pub gateway: Option<String>,
-    pub algorithm: Option<String>,
-    pub initial_window: Option<u64>,
-    /// Made by `apply`: it ends with that process, or was left by one that was killed.
-    pub is_of_apply: bool,
-}
-
-impl fmt::Display for Installed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.destination)?;
-        if let Some(gateway) = &self.gateway {
-            write!(f, " via {gateway}")?;
-        }
-        write!(
-            f,
-            " dev {} proto {}",
-            self.interface,
-            if self.is_of_apply { OF_APPLY } else { OF_SET }
-        )?;
-        if let Some(name) = &self.algorithm {
-            write!(f, " congctl {name}")?;
-        }
-        match self.initial_window {
-            Some(window) => write!(f, " initcwnd {window}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Our routes.
-///
-/// # Errors
-/// When `ip` fails.
-pub fn installed(scope: &Scope) -> Result<Vec<Installed>> {
-    routes_of(&OURS, &scope.netns)
-}
-
-fn routes_of(protocols: &[u8], netns: &Option<String>) -> Result<Vec<Installed>> {
-    let mut found = Vec::new();
-    for family in [V4, V6] {
-        for &protocol in protocols {
-            let words = ["-j", family, "route", "show", "proto", &protocol.to_string()];
-            let routes = json(&ip(&words, netns)?)?;
-            found.extend(routes.iter().map(|route| Installed {
-                is_ipv6: family == V6,
-                destination: text(route, "dst"),
-                interface: text(route, "dev"),
-                gateway: gateway(route),
-                algorithm: route["metrics"][0]["congestion"].as_str().map(str::to_owned),
-                initial_window: route["metrics"][0]["initcwnd"].as_u64(),
-                is_of_apply: protocol == OF_APPLY,
-            }));
-        }
-    }
-    Ok(found)
 }
 
 fn gateway(route: &Value) -> Option<String> {

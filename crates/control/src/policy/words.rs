@@ -11,9 +11,15 @@ use crate::policy::milliseconds;
 impl fmt::Display for RawRule {
     /// `cubic, cap 20: program nginx, port 80 or 443`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", actions(self).join(", "), self.matches())
+    }
+}
+
+impl RawRule {
+    /// Which connections, in words: `program nginx, port 80 or 443`, or `all`.
+    pub fn matches(&self) -> String {
         let matching = matching(self);
-        let matching = if matching.is_empty() { "all".to_owned() } else { matching.join(", ") };
-        write!(f, "{}: {matching}", actions(self).join(", "))
+        if matching.is_empty() { "all".to_owned() } else { matching.join(", ") }
     }
 }
 
