@@ -125,8 +125,11 @@ fn properties(
     format: u32,
     created_by: Option<&str>,
 ) -> Result<WriterProperties> {
-    // It describes columns to Arrow, and would not know of the two that come first.
-    pairs.retain(|pair| pair.key != "ARROW:schema" && pair.key != FORMAT);
+    // One describes columns to Arrow, one is of all bytes: neither knows of the two columns that come
+    // first.
+    pairs.retain(|pair| {
+        !["ARROW:schema", FORMAT, transom_trace::CHECKSUM].contains(&pair.key.as_str())
+    });
     pairs.push(KeyValue::new(FORMAT.to_owned(), format.to_string()));
     Ok(WriterProperties::builder()
         .set_writer_version(WriterVersion::PARQUET_2_0)

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, ensure};
 use crc32fast::Hasher;
 use parquet::file::metadata::KeyValue;
 
-const KEY: &str = "transom.crc32";
+/// A program that writes the pairs of a trace into another file leaves this one out.
+pub const KEY: &str = "transom.crc32";
 const NONE: &str = "00000000";
 
 /// Length of the footer (4 bytes) and magic.

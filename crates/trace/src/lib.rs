@@ -21,6 +21,7 @@ mod stream;
 mod table;
 mod writer;
 
+pub use checksum::KEY as CHECKSUM;
 pub use convert::{Converted, Target};
 pub use parquet_file::{remove_left, table_of_stream};
 pub use reader::{Format, Reader};
