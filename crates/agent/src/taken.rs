@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use rustix::fs::{FlockOperation, flock};
 use transom_machine::lock;
+use transom_output::folders;
 
 use crate::addresses::Tagger;
 
@@ -95,9 +96,8 @@ struct Made(Vec<PathBuf>);
 impl Made {
     fn not_there_yet(spool: &Path) -> Made {
         let inside = [KEY, LOCK].map(|name| spool.join(name));
-        let folders = spool.ancestors().filter(|folder| *folder != Path::new(""));
-        let folders = folders.take_while(|folder| !folder.exists()).map(Path::to_owned);
-        Made(inside.into_iter().filter(|path| !path.exists()).chain(folders).collect())
+        let inside = inside.into_iter().filter(|path| !path.exists());
+        Made(inside.chain(folders::not_there(spool)).collect())
     }
 
     fn stays(mut self) {

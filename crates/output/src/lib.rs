@@ -10,6 +10,7 @@
 mod companion;
 mod exit;
 mod file;
+pub mod folders;
 mod given;
 mod plain;
 pub mod program;

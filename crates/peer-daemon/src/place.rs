@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use transom_machine::lock;
+use transom_output::folders;
 
 /// Daemons that start hold a folder for milliseconds.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
@@ -102,10 +103,9 @@ impl Drop for Made {
 pub fn hold(socket: &Path) -> Result<(File, Made)> {
     let folder = folder(socket);
     for _ in 0..TRIES {
-        let above = folder.ancestors().filter(|path| *path != Path::new(""));
-        let not_there = above.take_while(|path| !path.exists()).map(Path::to_owned);
         // That one other programs of ours have, too.
-        let made = Made(not_there.filter(|path| path != lock::run()).collect());
+        let not_there = folders::not_there(folder).filter(|path| path != lock::run());
+        let made = Made(not_there.collect());
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)

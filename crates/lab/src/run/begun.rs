@@ -3,14 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use transom_output::folders;
+
 /// Folders that were not there, the innermost first. They go again unless they are kept.
 pub(super) struct Begun(Vec<PathBuf>);
 
 impl Begun {
     /// To be asked before the folder is made.
     pub fn of(directory: &Path) -> Begun {
-        let folders = directory.ancestors().filter(|folder| *folder != Path::new(""));
-        Begun(folders.take_while(|folder| !folder.exists()).map(Path::to_owned).collect())
+        Begun(folders::not_there(directory).collect())
     }
 
     /// There are runs, or will be.
