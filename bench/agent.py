@@ -2,8 +2,8 @@
 """make bench: what the agent costs, as ratios against the same load without it.
 
 nginx with wrk: many requests on few connections, and one connection per
-request. Each ratio compares neighbouring runs and is the median of several
-pairs. Needs root, nginx and wrk. Prints a table in Markdown.
+request. Each ratio compares neighbouring slices of a load (slices.py) and is
+the median of many. Needs root, nginx and wrk. Prints a table in Markdown.
 
 With BEFORE=FILE, another build of the agent, only what each connection costs
 is compared, in pairs of runs one after the other.
@@ -11,82 +11,77 @@ is compared, in pairs of runs one after the other.
 
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import run
+import slices
 import watcher
 import web
 
 LOAD = watcher.BUILT / "examples" / "load"
+ROUNDS = int(os.environ.get("ROUNDS", 10))
+# Of two builds.
 PAIRS = int(os.environ.get("PAIRS", 7))
 # At level 2 a hundredth of the connections is recorded.
 LEVELS = [int(level) for level in os.environ.get("LEVELS", "0 1 2").split()]
 SECONDS = int(os.environ.get("SECONDS_EACH", 4))
 
 
-def bulk():
-    words = [LOAD, "bulk", str(SECONDS), "1"]
-    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout), 0, 0
-
-
 def new_spool(folder):
     return Path(folder) / f"spool-{time.monotonic_ns()}"
 
 
-def watched(load, folder, level):
-    """The load beside an agent: its result, CPU seconds of the agent, and what the probes took and how often they ran."""
+def new_agent(folder, level):
     config = Path(folder) / "agent.toml"
     config.write_text("[recording]\nsample = 0.01\n")
-    agent = watcher.agent(new_spool(folder), "--config", config, "--level", str(level))
+    return watcher.agent(new_spool(folder), "--config", config, "--level", str(level))
+
+
+def watched(close, folder, level):
+    """wrk beside an agent: its result, CPU seconds of the agent, and what the probes took and how often they ran."""
+    agent = new_agent(folder, level)
     time.sleep(0.3)
     begun, probes = agent.cpu(), watcher.programs()
-    result = load()
+    result = web.wrk(close, SECONDS)
     time.sleep(1.2)
-    after, resident = watcher.programs(), agent.resident()
-    return result, agent.stop() - begun, [b - a for a, b in zip(probes, after)], resident
+    after = watcher.programs()
+    return result, agent.stop() - begun, [b - a for a, b in zip(probes, after)]
 
 
-def pairs(load, folder, level):
-    """Ratios of rate and p99, with ÷ without."""
-    rates, tails, resident = [], [], 0
-    load()
-    for number in range(PAIRS):
-        def beside():
-            nonlocal resident
-            result, _, _, memory = watched(load, folder, level)
-            resident = max(resident, memory)
-            return result
+def ratios(load, folder):
+    """At each level: rate and p99 with ÷ without, and the most memory."""
+    resident = dict.fromkeys(LEVELS, 0)
 
-        first, second = (load, beside) if number % 2 else (beside, load)
-        a, b = first(), second()
-        off, on = (a, b) if number % 2 else (b, a)
-        rates.append(on[0] / off[0])
-        if off[1]:
-            tails.append(on[1] / off[1])
-    return {
-        "rate": statistics.median(rates),
-        "rates": (min(rates), max(rates)),
-        "p99": statistics.median(tails) if tails else None,
-        "resident": resident,
-    }
+    def beside(level):
+        @contextmanager
+        def running():
+            agent = new_agent(folder, level)
+            try:
+                yield
+            finally:
+                resident[level] = max(resident[level], agent.resident())
+                agent.stop()
+        return running
+
+    found = slices.ratios(load, {level: beside(level) for level in LEVELS}, ROUNDS)
+    load.stop()
+    return {level: (*map(slices.middle, found[level]), resident[level]) for level in LEVELS}
 
 
-def cost(load, folder, level, floor):
+def cost(close, folder, level, floor):
     """µs per request: of the agent, and of its probes above as many runs of an empty one, which takes `floor` seconds.
     The kernel counts their time meanwhile, which slows the load: no ratio is made of these runs."""
     agent, probes = [], []
     with watcher.counted():
         for _ in range(3):
-            result, used, (seconds, runs), _ = watched(load, folder, level)
-            if not result[2]:
-                return {"cpu_us": None, "probes_us": None}
+            result, used, (seconds, runs) = watched(close, folder, level)
             agent.append(used / result[2])
             probes.append((seconds - floor * runs) / result[2])
-    return {"cpu_us": statistics.median(agent) * 1e6, "probes_us": statistics.median(probes) * 1e6}
+    return [f"{statistics.median(each) * 1e6:.2f}" for each in (agent, probes)]
 
 
 def against(before, folder, floor):
@@ -99,7 +94,7 @@ def against(before, folder, floor):
         for number in range(PAIRS):
             for name in sorted(agents, reverse=bool(number % 2)):
                 watcher.AGENT = agents[name]
-                result, used, (seconds, runs), _ = watched(lambda: web.wrk(True, SECONDS), folder, level)
+                result, used, (seconds, runs) = watched(True, folder, level)
                 ends = 2 * result[2] / 1e6
                 costs[name].append((used / ends, (seconds - floor * runs) / ends))
         ratios = [sum(now) / sum(old) for old, now in zip(costs["before"], costs["now"])]
@@ -142,19 +137,15 @@ def main():
                 with watcher.counted():
                     against(before, folder, floor)
                 return
-            rows = [("one connection per request", lambda: web.wrk(True, SECONDS)), ("requests on 32 connections", lambda: web.wrk(False, SECONDS))]
-            if LOAD.exists():
-                rows.append(("one bulk transfer", bulk))
             print("| load | level | rate, with ÷ without | p99, with ÷ without | agent, µs a request | probes, µs a request | memory, MiB |")
             print("|---|---|---|---|---|---|---|")
-            for name, load in rows:
-                for level in LEVELS:
-                    r = pairs(load, folder, level) | cost(load, folder, level, floor)
-                    def number(value, digits=2):
-                        return "" if value is None else f"{value:.{digits}f}"
-                    low, high = r["rates"]
-                    print(f"| {name} | {level} | {r['rate']:.3f} ({low:.2f} to {high:.2f}) | {number(r['p99'])} | "
-                          f"{number(r['cpu_us'])} | {number(r['probes_us'])} | {r['resident']:.1f} |", flush=True)
+            loads = [("one connection per request", lambda: slices.Web(close=True), True),
+                     ("requests on 32 connections", slices.Web, False),
+                     ("one bulk transfer", lambda: slices.Load(LOAD, "bulk", 1), None)]
+            for name, load, close in loads:
+                for level, (rate, *p99, memory) in ratios(load(), folder).items():
+                    used = ["", ""] if close is None else cost(close, folder, level, floor)
+                    print(f"| {name} | {level} | {rate} | {''.join(p99)} | {' | '.join(used)} | {memory:.1f} |", flush=True)
             print(complete(folder) or "rows are not counted: no PyArrow in the Python that PYTHON_WITH_PYARROW names")
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """make bench: what recording costs, as ratios against the same load without it.
 
-Each ratio compares neighbouring runs and is the median of several pairs, so
-that a machine that slows down does so on both sides. Needs root. Writes
-docs/benchmarks.md.
+Each ratio compares neighbouring slices of a load (slices.py) and is the median
+of many, so that a machine that slows down does so on both sides. Needs root.
+Writes docs/benchmarks.md.
 """
 
 import json
@@ -21,6 +21,7 @@ from datetime import date
 from pathlib import Path
 
 import empty
+import slices
 import watcher
 import web
 
@@ -30,6 +31,7 @@ BUILT = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 TRANSOM, LOAD = BUILT / "transom", BUILT / "examples" / "load"
 TRACEFS = Path("/sys/kernel/tracing")
 
+ROUNDS = int(os.environ.get("ROUNDS", 16))
 PAIRS = 7
 SECONDS = 3
 LOADS = [
@@ -106,94 +108,95 @@ def summary(path):
 SIGINT = 2
 
 
-def measure_load(mode, connections, where):
-    ratios, floors, rates, sizes, lost, memory = [], [], [], [], 0, 0
-    for pair in range(PAIRS):
-        path = where / f"{mode}{pair}.parquet"
-        with empty.programs():
-            floor = load(mode, connections)
-        alone = load(mode, connections)
-        observer = record(path)
-        began = time.monotonic()
-        watched = load(mode, connections)
-        took = time.monotonic() - began
-        _, rss = observer.stop(SIGINT)
-        events, each, missed = summary(path)
-        ratios.append(watched / alone)
-        floors.append(floor / alone)
-        rates.append(events / took)
-        sizes.append(each)
-        lost += missed
-        memory = max(memory, rss)
-        print(f"  {mode} {pair}: {watched / alone:.3f} at {events / took:,.0f} events/s, empty "
-              f"programs {floor / alone:.3f}", flush=True)
-    return {
-        "ratio": statistics.median(ratios),
-        "floor": statistics.median(floors),
-        "spread": (min(ratios), max(ratios)),
-        "rate": statistics.median(rates),
-        "bytes": statistics.median(sizes),
-        "lost": lost,
-        "memory": memory,
-    }
+class Recordings:
+    """Starts recordings, and keeps what each said at its end."""
+
+    def __init__(self, where):
+        self.path, self.said = where / "recording.parquet", []
+
+    @contextmanager
+    def running(self, *more):
+        observer = record(self.path, *more)
+        began, used = time.monotonic(), observer.cpu()
+        try:
+            yield
+        finally:
+            took, used = time.monotonic() - began, observer.cpu() - used
+            _, memory = observer.stop(SIGINT)
+            events, size, lost = summary(self.path)
+            self.said.append({"rate": events / took, "cpu": used / events, "bytes": size, "lost": lost,
+                              "memory": memory})
+            self.path.unlink()
+
+    def median(self, key):
+        return statistics.median(each[key] for each in self.said)
 
 
-def measure_packets(mode, connections, where):
+def measure_loads(where):
+    results = {}
+    for mode, connections, name, _ in LOADS:
+        recordings, under = Recordings(where), slices.Load(LOAD, mode, connections)
+        found = slices.ratios(under, {"empty": empty.programs, "record": recordings.running}, ROUNDS)
+        under.stop()
+        results[mode] = found["record"][0], found["empty"][0], recordings
+        print(f"  {name}: {slices.middle(found['record'][0])}, empty programs "
+              f"{slices.middle(found['empty'][0])}", flush=True)
+    return results
+
+
+def measure_packets(where):
     """`record --pcap`: the ratio, and how many packets were captured, and how many were not in time."""
-    ratios, captured, late = [], 0, 0
-    for pair in range(3):
-        path = where / f"packets-{mode}{pair}.parquet"
-        alone = load(mode, connections)
-        observer = record(path, "--pcap", path.with_suffix(".pcapng"))
-        ratios.append(load(mode, connections) / alone)
-        observer.stop(SIGINT)
-        text = path.with_suffix(".log").read_text()
-        captured += sum(map(int, re.findall(r"(\d+) packets beside", text)))
-        late += sum(map(int, re.findall(r"(\d+) packets were not", text)))
-        for file in where.glob(f"packets-{mode}{pair}.p*"):
-            file.unlink()
-        print(f"  {mode} {pair} with packets: {ratios[-1]:.3f}", flush=True)
-    return statistics.median(ratios), captured, late
+    results = {}
+    for mode, connections, name, _ in LOADS:
+        captured, late = 0, 0
+
+        @contextmanager
+        def capturing():
+            nonlocal captured, late
+            path = where / "packets.parquet"
+            observer = record(path, "--pcap", path.with_suffix(".pcapng"))
+            try:
+                yield
+            finally:
+                observer.stop(SIGINT)
+                text = path.with_suffix(".log").read_text()
+                captured += sum(map(int, re.findall(r"(\d+) packets beside", text)))
+                late += sum(map(int, re.findall(r"(\d+) packets were not", text)))
+                for file in where.glob("packets.p*"):
+                    file.unlink()
+
+        under = slices.Load(LOAD, mode, connections)
+        (rates,) = slices.ratios(under, {"packets": capturing}, ROUNDS // 2)["packets"]
+        under.stop()
+        results[mode] = rates, captured, late
+        print(f"  {name}, with packets: {slices.middle(rates)}", flush=True)
+    return results
 
 
 def measure_bystanders(where):
     """What a recording of other connections costs the requests and replies of 4 connections."""
-    ratios = {}
-    for words in BYSTANDERS:
-        ratios[words] = []
-        for pair in range(PAIRS):
-            alone = load("echo", 4)
+    def filtered(words):
+        @contextmanager
+        def running():
             observer = record(where / "bystanders.parquet", *words)
-            ratios[words].append(load("echo", 4) / alone)
-            observer.stop(SIGINT)
-            print(f"  {' '.join(words)} {pair}: {ratios[words][-1]:.3f}", flush=True)
-    return ratios
+            try:
+                yield
+            finally:
+                observer.stop(SIGINT)
+        return running
+
+    under = slices.Load(LOAD, "echo", 4)
+    found = slices.ratios(under, {words: filtered(words) for words in BYSTANDERS}, ROUNDS // 2)
+    under.stop()
+    return {words: rates for words, (rates,) in found.items()}
 
 
 def measure_web(where):
-    """nginx and wrk, 32 connections: requests a second and the 99th percentile of the latency."""
-    rates, tails, used, floors, floor_tails = [], [], [], [], []
+    recordings = Recordings(where)
     with web.server(where):
-        web.wrk(False, SECONDS)
-        for pair in range(PAIRS):
-            with empty.programs():
-                floor = web.wrk(False, SECONDS)
-            alone = web.wrk(False, SECONDS)
-            observer = record(where / f"web{pair}.parquet")
-            begun = observer.cpu()
-            watched = web.wrk(False, SECONDS)
-            used.append((observer.cpu() - begun) / watched[2])
-            observer.stop(SIGINT)
-            rates.append(watched[0] / alone[0])
-            tails.append(watched[1] / alone[1])
-            floors.append(floor[0] / alone[0])
-            floor_tails.append(floor[1] / alone[1])
-            print(f"  nginx {pair}: {rates[-1]:.3f}, p99 {tails[-1]:.3f}, empty programs "
-                  f"{floors[-1]:.3f}, p99 {floor_tails[-1]:.3f}", flush=True)
-    return {"floor": statistics.median(floors), "floor_p99": statistics.median(floor_tails),
-            "rate": statistics.median(rates), "rates": (min(rates), max(rates)),
-            "p99": statistics.median(tails), "p99s": (min(tails), max(tails)),
-            "cpu": statistics.median(used)}
+        found = slices.ratios(slices.Web(), {"empty": empty.programs, "record": recordings.running}, ROUNDS)
+    print(f"  nginx: {slices.middle(found['record'][0])}, p99 {slices.middle(found['record'][1])}", flush=True)
+    return found["record"], found["empty"]
 
 
 def paced_cpu(observer=None):
@@ -345,34 +348,42 @@ def verdict(good):
     return "reached" if good else "**missed**"
 
 
+def write_loads(results):
+    lines = ["| load | with ÷ without | empty programs | events/s | lost | recorder, ns an event "
+             "| bytes an event | memory | target |", "|---|---|---|---|---|---|---|---|---|"]
+    for mode, _, name, target in LOADS:
+        rates, floors, said = results[mode]
+        lines.append(
+            f"| {name} | {slices.middle(rates)} | {slices.middle(floors)} | {said.median('rate'):,.0f} "
+            f"| {sum(each['lost'] for each in said.said)} | {said.median('cpu') * 1e9:.0f} "
+            f"| {said.median('bytes'):.1f} | {max(each['memory'] for each in said.said) / 2**20:.0f} MiB "
+            f"| ≥ {target}: {verdict(statistics.median(rates) >= target)} |")
+    return lines
+
+
 def write_packets(packets):
     return ["| load | with ÷ without | packets | not captured in time |", "|---|---|---|---|"] + [
-        f"| {name} | {packets[mode][0]:.3f} | {packets[mode][1]:,} | {packets[mode][2]:,} |"
+        f"| {name} | {slices.middle(packets[mode][0])} | {packets[mode][1]:,} | {packets[mode][2]:,} |"
         for mode, _, name, _ in LOADS]
 
 
 def write_bystanders(ratios):
-    lines = ["| filter | with ÷ without |", "|---|---|"]
-    for words, name in BYSTANDERS.items():
-        of = ratios[words]
-        lines.append(f"| {name} | {statistics.median(of):.3f} ({min(of):.3f}–{max(of):.3f}) |")
-    return lines
+    return ["| filter | with ÷ without |", "|---|---|"] + [
+        f"| {name} | {slices.middle(ratios[words])} |" for words, name in BYSTANDERS.items()]
 
 
 def write_life(nginx, paced):
-    low, high = nginx["rates"]
-    least, most = nginx["p99s"]
+    (rates, tails), (floors, floor_tails) = nginx
     return [
-        "nginx with one worker and wrk with 32 connections, and a transfer that is paced at "
-        "1 Gbit/s. CPU is that of the transfer's program and of the recorder, in per cent of one "
-        "core.", "",
+        f"nginx with one worker and wrk with 32 connections in slices of {slices.WEB_SLICE} s, and a transfer that is "
+        "paced at 1 Gbit/s. CPU is that of the transfer's program and of the recorder, in per cent "
+        "of one core.", "",
         "| load | measure | without | with | with ÷ without | empty programs | target |",
         "|---|---|---|---|---|---|---|",
-        f"| nginx | requests/s | | | {nginx['rate']:.3f} ({low:.3f}–{high:.3f}) "
-        f"| {nginx['floor']:.3f} | ≥ 0.97: {verdict(nginx['rate'] >= 0.97)} |",
-        f"| nginx | 99th percentile of the latency | | | {nginx['p99']:.3f} ({least:.3f}–{most:.3f}) "
-        f"| {nginx['floor_p99']:.3f} | ≤ 1.05: {verdict(nginx['p99'] <= 1.05)} |",
-        f"| nginx | the recorder's CPU per request | | {nginx['cpu'] * 1e6:.2f} µs | | | |",
+        f"| nginx | requests/s | | | {slices.middle(rates)} | {slices.middle(floors)} "
+        f"| ≥ 0.97: {verdict(statistics.median(rates) >= 0.97)} |",
+        f"| nginx | 99th percentile of the latency | | | {slices.middle(tails)} "
+        f"| {slices.middle(floor_tails)} | ≤ 1.05: {verdict(statistics.median(tails) <= 1.05)} |",
         f"| {paced['rate'] / 1e9:.2f} Gbit/s | CPU | {paced['without'] * 100:.1f} % "
         f"| {paced['with'] * 100:.1f} % | {paced['with'] / paced['without']:.3f} | | |",
     ]
@@ -382,22 +393,13 @@ def write(results, packets, life, bystanders, kernel, rivals, report):
     cost, floor = kernel
     lines = [
         "# Benchmarks", "",
-        f"Measured by `make bench` on {machine()}. Each ratio is the median of {PAIRS} "
-        f"pairs of neighbouring runs of {SECONDS} s over loopback, with and without "
-        "`transom record` of every event. The brackets show the worst and the best pair. *Empty "
-        "programs* is the same ratio with programs that do nothing on the two tracepoints: what the "
-        "kernel itself takes to call them, below which no recording can get.", "",
-        "| load | with ÷ without | empty programs | events/s | lost | bytes per event | memory | target |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for mode, _, name, target in LOADS:
-        r = results[mode]
-        lines.append(
-            f"| {name} | {r['ratio']:.3f} ({r['spread'][0]:.3f}–{r['spread'][1]:.3f}) "
-            f"| {r['floor']:.3f} | {r['rate']:,.0f} | {r['lost']} | {r['bytes']:.1f} | {r['memory'] / 2**20:.0f} MiB "
-            f"| ≥ {target}: {verdict(r['ratio'] >= target)} |")
-    lines += [
-        "", "Bytes per event are those of the Parquet file (target ≤ 16). Memory is the recorder's "
+        f"Measured by `make bench` on {machine()}. A load over loopback runs on; each ratio is that "
+        f"of a slice of {slices.SLICE} s with `transom record` of every event to the slices without "
+        f"before and after it, as the median of {ROUNDS}. The brackets enclose the middle half. "
+        "*Empty programs* is the same ratio with programs that do nothing on the two tracepoints: "
+        "what the kernel itself takes to call them, below which no recording can get.", "",
+        *write_loads(results),
+        "", "Bytes an event are those of the Parquet file (target ≤ 16). Memory is the recorder's "
         "largest resident set, including the rings (target ≤ 64 MiB).", "",
         "## Loads that look like life", "",
         *write_life(*life), "",
@@ -406,7 +408,7 @@ def write(results, packets, life, bystanders, kernel, rivals, report):
         "filter costs those that do not pass it.", "",
         *write_bystanders(bystanders), "",
         "## With packets", "",
-        "`transom record --pcap` captures the headers of all packets, too. Medians of 3 pairs.", "",
+        "`transom record --pcap` captures the headers of all packets, too.", "",
         *write_packets(packets), "",
         "## In the kernel", "",
         "`run_time_ns / run_cnt` of the BPF programs during a recording, in ns, including writing "
@@ -456,8 +458,7 @@ def main():
             sys.exit(f"bench: {program} is missing: apt-get install bpftool bpftrace iproute2 nginx wrk")
     with tempfile.TemporaryDirectory() as name:
         where = Path(name)
-        results = {m: measure_load(m, n, where) for m, n, _, _ in LOADS}
-        packets = {m: measure_packets(m, n, where) for m, n, _, _ in LOADS}
+        results, packets = measure_loads(where), measure_packets(where)
         life = measure_web(where), measure_paced(where)
         bystanders = measure_bystanders(where)
         write(results, packets, life, bystanders, measure_cost(where), measure_rivals(where), measure_report(where))

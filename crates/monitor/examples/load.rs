@@ -1,8 +1,9 @@
 //! Traffic over loopback for `make bench`: `load MODE SECONDS CONNECTIONS`.
 //! Prints how much was moved: bytes/s (bulk, paced), messages/s (small, echo), or connections/s of a
-//! request each (connect).
+//! request each (connect). With `-` for SECONDS it runs until its input ends, and prints at each line
+//! of it how many bytes were moved so far.
 
-use std::io::{Read, Write};
+use std::io::{Read, Write, stdin};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -79,38 +80,53 @@ fn accept(listener: &TcpListener) {
     }
 }
 
-fn main() -> std::io::Result<()> {
-    let words: Vec<String> = std::env::args().collect();
-    let [_, mode, seconds, connections] = words.as_slice() else {
-        eprintln!("usage: load bulk|paced|small|echo|connect SECONDS CONNECTIONS");
-        std::process::exit(2);
-    };
-    let seconds = Duration::from_secs_f64(seconds.parse().expect("SECONDS is a number"));
-    let connections: usize = connections.parse().expect("CONNECTIONS is a number");
+/// How many bytes its threads have moved.
+fn start(
+    mode: &str,
+    connections: usize,
+    stop: &Arc<AtomicBool>,
+) -> std::io::Result<Arc<AtomicU64>> {
     let listener = Arc::new(TcpListener::bind("127.0.0.1:0")?);
-    let (moved, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let mut threads = Vec::new();
+    let moved = Arc::new(AtomicU64::new(0));
     for _ in 0..connections {
-        let (counter, flag) = (Arc::clone(&moved), Arc::clone(&stop));
+        let (counter, flag) = (Arc::clone(&moved), Arc::clone(stop));
         if mode == "connect" {
             let (to, here) = (listener.local_addr()?, Arc::clone(&listener));
-            threads.push(thread::spawn(move || connect(to, &counter, &flag)));
-            threads.push(thread::spawn(move || accept(&here)));
+            thread::spawn(move || connect(to, &counter, &flag));
+            thread::spawn(move || accept(&here));
             continue;
         }
         let (client, server) = pair(&listener)?;
         if mode == "echo" {
-            threads.push(thread::spawn(move || ask(client, &counter, &flag)));
-            threads.push(thread::spawn(move || answer(server)));
+            thread::spawn(move || ask(client, &counter, &flag));
+            thread::spawn(move || answer(server));
         } else if mode == "paced" {
-            threads.push(thread::spawn(move || send_paced(client, &flag)));
-            threads.push(thread::spawn(move || receive(server, &counter)));
+            thread::spawn(move || send_paced(client, &flag));
+            thread::spawn(move || receive(server, &counter));
         } else {
             let size = if mode == "bulk" { BULK } else { SMALL };
-            threads.push(thread::spawn(move || send(client, size, &flag)));
-            threads.push(thread::spawn(move || receive(server, &counter)));
+            thread::spawn(move || send(client, size, &flag));
+            thread::spawn(move || receive(server, &counter));
         }
     }
+    Ok(moved)
+}
+
+fn main() -> std::io::Result<()> {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, mode, seconds, connections] = words.as_slice() else {
+        eprintln!("usage: load bulk|paced|small|echo|connect SECONDS|- CONNECTIONS");
+        std::process::exit(2);
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let moved = start(mode, connections.parse().expect("CONNECTIONS is a number"), &stop)?;
+    if seconds == "-" {
+        for _ in stdin().lines() {
+            println!("{}", moved.load(Ordering::Relaxed));
+        }
+        std::process::exit(0)
+    }
+    let seconds = Duration::from_secs_f64(seconds.parse().expect("SECONDS is a number"));
     // The first tenth is for slow start and warm caches.
     thread::sleep(seconds / 10);
     let (before, began) = (moved.load(Ordering::Relaxed), Instant::now());
