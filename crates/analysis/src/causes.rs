@@ -8,7 +8,9 @@ use crate::evidence::{DOWNLOAD_RATIO, Evidence, LITTLE_BYTES, SECOND_SHARE};
 use crate::finding::Finding;
 use crate::held_back::{corked_ns, held_back_ns};
 use crate::units::{count, rate, time};
-use crate::{Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, reach, units};
+use crate::{
+    Cause, CollapseCause, EpisodeKind, Limit, WindowSide, downloads, path, reach, units, verdict,
+};
 
 /// Share of retransmitted segments from which every verdict names them.
 pub const NAMED_LOSS_SHARE: f64 = 0.005;
@@ -427,17 +429,14 @@ fn in_turn(dialogue: &Dialogue, percent: &str, share: f64, goodput: &str) -> Fin
         let finding = format!(
             "{nothing}, most of that while they were coming: the path's rate, or that at which the other side writes, decides."
         );
-        let remedy = "Record there to see which.";
-        return Finding::new(Cause::OtherSide, share, finding, Some(remedy));
+        return Finding::new(Cause::OtherSide, share, finding, Some(verdict::EITHER_THERE));
     }
     let finding = format!("{nothing}; TCP and the path would have carried more.");
     let remedy = match dialogue.mostly {
         Wait::RoundTrip => {
             "The other side is as quick as the round trip lets it be: ask for more at once (larger or several requests, several connections)."
         }
-        _ => {
-            "Look at the program on the other side, which takes that long to ask or to answer: record there."
-        }
+        _ => verdict::PROGRAM_THERE,
     };
     Finding::new(Cause::Application, share, finding, Some(remedy))
 }

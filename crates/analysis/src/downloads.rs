@@ -9,6 +9,7 @@ use crate::finding::Finding;
 use crate::limits::IDLE_NS;
 use crate::track::{Step, is_synchronized};
 use crate::units::{bytes, count, percent, rate, time};
+use crate::verdict;
 use crate::{Cause, EpisodeKind, Limit, WindowSide};
 
 /// Share of the time with a full receive queue from which the reader counts as slow.
@@ -87,8 +88,8 @@ pub(crate) fn find(evidence: &Evidence) -> Finding {
         rate(summary.goodput_down),
         bytes(summary.max_recv_queue.into()),
     );
-    let remedy = "Record there to see what limits it.";
-    let mut finding = Finding::new(Cause::OtherSide, receiving, finding, Some(remedy));
+    let mut finding =
+        Finding::new(Cause::OtherSide, receiving, finding, Some(verdict::LIMIT_THERE));
     finding.findings.extend(in_turn(evidence));
     finding.findings.extend(maybe_own_window(evidence));
     finding

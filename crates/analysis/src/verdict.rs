@@ -33,6 +33,20 @@ pub struct Verdict {
     pub caveats: Vec<String>,
 }
 
+pub(crate) const LIMIT_THERE: &str = "Record there to see what limits it.";
+pub(crate) const EITHER_THERE: &str = "Record there to see which.";
+pub(crate) const PROGRAM_THERE: &str = "Look at the program on the other side, which takes that long to ask or to answer: record there.";
+
+/// Remedies that are a recording of the other end, and what they become where there is one.
+const OTHER_END: [(&str, &str); 3] = [
+    (LIMIT_THERE, "The verdict of the other end, which was recorded as well, says what limits it."),
+    (EITHER_THERE, "The verdict of the other end, which was recorded as well, says which."),
+    (
+        PROGRAM_THERE,
+        "Look at the program on the other side, which takes that long to ask or to answer: that end was recorded as well.",
+    ),
+];
+
 impl Verdict {
     /// Findings, remedy and lever as one paragraph.
     pub fn text(&self) -> String {
@@ -40,6 +54,18 @@ impl Verdict {
         sentences.extend(self.remedy.clone());
         sentences.extend(self.lever.clone());
         sentences.join(" ")
+    }
+
+    /// Where the other end was recorded as well: nobody is sent there to record it.
+    #[must_use]
+    pub fn beside_other_end(mut self) -> Verdict {
+        let known = |(there, here): &(&str, &str)| {
+            (self.remedy.as_deref() == Some(*there)).then(|| (*here).to_owned())
+        };
+        if let Some(here) = OTHER_END.iter().find_map(known) {
+            self.remedy = Some(here);
+        }
+        self
     }
 
     pub(crate) fn of(evidence: &Evidence) -> Verdict {

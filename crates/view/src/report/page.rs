@@ -156,7 +156,10 @@ fn render(
         about.insert(name, facts);
     }
     let each = || traces.iter().enumerate().map(|(at, trace)| (at, trace, joined.origins_ns[at]));
-    let rows = each().flat_map(|(at, trace, origin)| rows::table(&trace.analyses, key(at), origin));
+    let rows = each().flat_map(|(at, trace, origin)| {
+        let has_other_end = |cookie| joined.others.contains_key(&(at, cookie));
+        rows::table(&trace.analyses, key(at), origin, has_other_end)
+    });
     let data = json!({
         "kinds": NAMES,
         "names": traces.iter().map(|trace| &trace.meta.source).collect::<Vec<_>>(),

@@ -28,15 +28,21 @@ impl Key {
 }
 
 /// A row for each connection, until they would fill the page; above the subflows of a Multipath TCP
-/// connection a row with their sum.
-pub fn table(analyses: &[Analysis], key: Key, start_ns: u64) -> Vec<Value> {
+/// connection a row with their sum. `has_other_end` tells of a cookie whether the page has its other end.
+pub fn table(
+    analyses: &[Analysis],
+    key: Key,
+    start_ns: u64,
+    has_other_end: impl Fn(u64) -> bool,
+) -> Vec<Value> {
     let most = TABLE_BYTES / key.traces.max(1);
     let mut bytes = 0;
     families(analyses, |analysis| analysis.mptcp)
         .flat_map(|family| {
             let heading = Multipath::of(family).filter(|sum| sum.subflows > 1);
             let heading = heading.map(|sum| self::heading(&sum, family, key, start_ns));
-            heading.into_iter().chain(family.iter().map(|a| connection(a, key, start_ns)))
+            let row = |a: &Analysis| connection(a, key, start_ns, has_other_end(a.cookie));
+            heading.into_iter().chain(family.iter().map(row)).collect::<Vec<_>>()
         })
         .take_while(|value| {
             bytes += value.to_string().len();
@@ -64,8 +70,12 @@ fn numbers(analysis: &Analysis) -> Option<String> {
 
 /// Twelve cells; a subflow has its token as the thirteenth, and one with names its numbers as the
 /// fifteenth.
-fn connection(analysis: &Analysis, key: Key, start_ns: u64) -> Value {
+fn connection(analysis: &Analysis, key: Key, start_ns: u64, has_other_end: bool) -> Value {
     let summary = &analysis.summary;
+    let verdict = match has_other_end {
+        true => analysis.verdict.clone().beside_other_end().text(),
+        false => analysis.verdict.text(),
+    };
     let mut cells = vec![
         json!(key.of(analysis.cookie)),
         json!(analysis.program),
@@ -78,7 +88,7 @@ fn connection(analysis: &Analysis, key: Key, start_ns: u64) -> Value {
         json!(summary.retransmitted.total()),
         json!(summary.timeouts),
         json!(summary.rtt.map(|rtt| rtt.min_us)),
-        json!(analysis.verdict.text()),
+        json!(verdict),
     ];
     cells.extend(analysis.mptcp.map(|token| json!(token.to_string())));
     if let Some(numbers) = numbers(analysis) {
@@ -154,7 +164,7 @@ mod tests {
 
     #[test]
     fn subflows_stand_under_their_sum() {
-        let table = table(&analyses(&[(0xbeef, 300), (0xbeef, 100), (0, 50)]), ONE, 0);
+        let table = table(&analyses(&[(0xbeef, 300), (0xbeef, 100), (0, 50)]), ONE, 0, |_| false);
         let names: Vec<_> = table.iter().map(|row| row[0].as_str().unwrap()).collect();
         assert_eq!(names, ["mptcp-0000beef", "1", "2", "3"]);
         let heading = &table[0];
@@ -171,7 +181,7 @@ mod tests {
         let hosts = analyses.iter().map(|a| (a.ends.unwrap().local.ip(), "localhost".to_owned()));
         let names = Names::new([].into(), hosts.collect());
         analyses.iter_mut().for_each(|analysis| analysis.name_ends(&names));
-        let table = table(&analyses, ONE, 0);
+        let table = table(&analyses, ONE, 0, |_| false);
         for (row, analysis) in table.iter().zip(&analyses) {
             assert_eq!(row[2], "localhost:1 > 0.0.0.0:0");
             assert_eq!(row[12], json!(analysis.mptcp.map(|token| token.to_string())));
@@ -181,7 +191,7 @@ mod tests {
 
     #[test]
     fn single_path_tcp_has_no_heading_and_no_token() {
-        let table = table(&analyses(&[(0, 50)]), ONE, 0);
+        let table = table(&analyses(&[(0, 50)]), ONE, 0, |_| false);
         assert_eq!(table.len(), 1);
         assert_eq!(table[0].as_array().unwrap().len(), 12);
     }

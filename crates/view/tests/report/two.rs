@@ -109,6 +109,19 @@ fn both_ends_in_one_trace_are_joined_without_a_word_on_clocks() {
     assert!(!html.contains("both ends were recorded"));
 }
 
+/// Who reads the page of both ends has the recording that the verdict asks for.
+#[test]
+fn nobody_is_sent_to_record_an_end_that_is_in_the_page() {
+    let [a, mut b] = both_ends();
+    let away = "Record there to see what limits it.";
+    b.analyses[0].verdict.remedy = Some(away.to_owned());
+    let alone = html(&[b.clone()], &Selection::default());
+    assert!(alone.contains(away), "of one end alone");
+    let joined = html(&[a, b], &Selection::default());
+    assert!(!joined.contains("ecord there"));
+    assert!(joined.contains("The verdict of the other end, which was recorded as well, says what"));
+}
+
 #[test]
 fn ends_are_compared_when_that_is_asked_for() {
     let selection = Selection { compare: true, ..Selection::default() };
