@@ -19,24 +19,45 @@ const CURVES = [
   { id: "rtt", title: "Round-trip time", unit: "ms", height: 150, text: short, series: [
     ["smoothed RTT", 5, "--blue", { width: 1.5, main: true }],
     ["minimum RTT", 6, "--red", { width: 1.5, dash: [5, 2], main: true }],
-    ["RTO", 7, "--grey", { width: 1, off: true }],
+    ["RTO", 7, "--grey", { width: 1, dash: [8, 3, 2, 3], off: true }],
   ], beside: [["smoothed RTT at the other end", 5, "--purple", { width: 1.2, dash: [2, 2] }]] },
   { id: "queues", title: "Queues", unit: "bytes of memory; unsent: bytes", height: 150, time: true, text: (n) => si(n).trim(), series: [
     ["send queue", 8, "--blue", { width: 1.5, main: true }],
     ["receive queue", 9, "--red", { width: 1.5, dash: [5, 2], main: true }],
-    ["unsent", 10, "--green", { width: 1.2, main: true }],
+    ["unsent", 10, "--green", { width: 1, fill: 0.16, main: true }],
   ], beside: [
     ["receive queue at the other end", 9, "--purple", { width: 1.3, dash: [2, 2], main: true }],
     ["send queue at the other end", 8, "--grey", { width: 1.3, dash: [8, 3, 2, 3], main: true }],
   ] },
 ];
 const STATES = ["open", "disorder", "cwr", "recovery", "loss"];
+// What tells the states apart where colours do not: lines on squares of so many pixels.
+const TILE = 8, TILES = ["", "", "M0 3.5H8", "M-1 1L1 -1M0 8L8 0M7 9L9 7", "M-1 1L1 -1M0 8L8 0M7 9L9 7M-1 7L1 9M0 0L8 8M7 -1L9 1"];
 const LANE = 25, AXIS = 52, PADDING = [6, 12, 4, 0], LABEL = 14, FONT = "11px system-ui, sans-serif";
 const GRAVE = 4;
 const LOST = -1;
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const faint = (name, alpha) => colour(name) + Math.round(alpha * 255).toString(16).padStart(2, "0");
+
+// The background of a state, as a pattern for a canvas.
+function tile(state) {
+  const square = document.createElement("canvas"), scale = devicePixelRatio;
+  square.width = square.height = Math.round(TILE * scale);
+  const ctx = square.getContext("2d");
+  ctx.fillStyle = colour("--" + STATES[state]);
+  ctx.fillRect(0, 0, square.width, square.height);
+  ctx.scale(square.width / TILE, square.height / TILE);
+  ctx.strokeStyle = colour("--hatch");
+  ctx.stroke(new Path2D(TILES[state]));
+  return ctx.createPattern(square, "repeat");
+}
+
+// A curve in a legend: its line, and its area where it has one.
+function mark(ink, { width, dash, fill }, long) {
+  const area = fill ? `<path d="M0 4h${long}v6h-${long}z" fill="var(${ink})" fill-opacity="${Math.max(fill, 0.2)}"/>` : "";
+  return `<svg width="${long}" height="10" aria-hidden="true">${area}<path d="M0 4h${long}" stroke="var(${ink})" stroke-width="${width + 0.4}" stroke-dasharray="${dash ?? ""}"/></svg>`;
+}
 
 // First index whose time is not before `time`.
 function search(times, time) {
@@ -152,7 +173,7 @@ class Charts {
     key.className = "key";
     key.title = "Show or hide";
     key.setAttribute("aria-pressed", !this.off.has(name));
-    key.innerHTML = `<svg width="22" height="8" aria-hidden="true"><path d="M0 4h22" stroke="var(${ink})" stroke-width="${how.width + 0.4}" stroke-dasharray="${how.dash ?? ""}"/></svg>`;
+    key.innerHTML = mark(ink, how, 22);
     value.className = "value";
     key.append(name, value);
     key.addEventListener("click", () => {
@@ -168,10 +189,12 @@ class Charts {
 
   states(caption) {
     for (const state of new Set(this.data.bands.state.toSorted((a, b) => a - b))) {
-      const key = document.createElement("span"), box = document.createElement("span");
+      const key = document.createElement("span");
       key.className = "key state";
-      box.style.background = `var(--${STATES[state]})`;
-      key.append(box, STATES[state]);
+      const at = [0, 1, 2].flatMap((x) => [`${x * TILE} 0`, `${x * TILE} ${TILE}`]);
+      const lines = at.map((at) => `<path d="${TILES[state]}" transform="translate(${at})" stroke="var(--hatch)"/>`).join("");
+      key.innerHTML = `<svg width="18" height="12" aria-hidden="true"><path d="M0 0h18v12H0z" fill="var(--${STATES[state]})"/>${lines}</svg>`;
+      key.append(STATES[state]);
       key.title = "Congestion state of the sender (tcp_ca_state)";
       caption.append(key);
     }
@@ -298,11 +321,11 @@ class Charts {
     u.ctx.beginPath();
     u.ctx.rect(left, top, width, height);
     u.ctx.clip();
-    const colours = STATES.map((name) => colour("--" + name));
+    const tiles = STATES.map((_, state) => tile(state));
     from.forEach((start, i) => {
       const x = u.valToPos(start, "x", true), end = u.valToPos(start + length[i], "x", true);
       if (end < left || x > left + width) return;
-      u.ctx.fillStyle = colours[state[i]];
+      u.ctx.fillStyle = tiles[state[i]];
       u.ctx.fillRect(x, top, Math.max(end - x, devicePixelRatio), height);
     });
     u.ctx.restore();

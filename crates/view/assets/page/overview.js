@@ -6,20 +6,22 @@ class Overview {
     const several = names.length > 1;
     const series = [], sources = [];
     const inks = [["--blue", "--red"], ["--orange", "--purple"]];
+    const dashes = [[undefined, [5, 2]], [[8, 3, 2, 3], [2, 2]]];
     // The ACKs of an upload and the requests of a download are not worth a curve.
     for (const [at, one] of all.entries()) {
       const peak = Math.max(...one.up, ...one.down);
       const prefix = several ? String.fromCharCode(65 + at) + " " : "", [sent, received] = inks[at % 2];
+      const [solid, broken] = dashes[at % 2];
       const columns = [];
       const add = (name, values, ink, how) => {
         if (!values.some((value) => value > (how.scale === "y" ? peak / 100 : 0))) return;
         columns.push([...values, values.at(-1)]);
         series.push({ name: prefix + name, ink, ...how });
       };
-      add("sent", one.up, sent, { scale: "y", width: 1.4, fill: several ? 0 : 0.1 });
-      add("received", one.down, received, { scale: "y", width: 1.4, dash: [5, 2] });
+      add("sent", one.up, sent, { scale: "y", width: 1.4, dash: solid, fill: several ? 0 : 0.1 });
+      add("received", one.down, received, { scale: "y", width: 1.4, dash: broken });
       const most = Math.max(...one.again);
-      add(`retransmitted, up to ${count(most)} segment${most === 1 ? "" : "s"}`, one.again, several ? sent : "--ink", { scale: "n", width: 1, fill: 0.35 });
+      add(`retransmitted, up to ${count(most)} segment${most === 1 ? "" : "s"}`, one.again, at % 2 ? "--grey" : "--ink", { scale: "n", width: 1, dash: at % 2 ? [1, 2] : undefined, fill: at % 2 ? 0.2 : 0.55 });
       sources.push({ times: one.times, columns });
     }
     if (!series.length) {
@@ -48,7 +50,7 @@ class Overview {
   key(caption, one) {
     const key = document.createElement("span"), value = document.createElement("span");
     key.className = "key";
-    key.innerHTML = `<svg width="18" height="8" aria-hidden="true"><path d="M0 4h18" stroke="var(${one.ink})" stroke-width="${one.width + 0.4}" stroke-dasharray="${one.dash ?? ""}"/></svg>`;
+    key.innerHTML = mark(one.ink, one, 22);
     value.className = "value";
     key.append(one.name, value);
     caption.append(key);

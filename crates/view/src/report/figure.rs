@@ -42,13 +42,18 @@ const RTT: [(usize, Ink); 2] = [
 const ACKED: Ink = Ink { main: true, ..ink("acknowledged", "#0072b2", 1.0) };
 const RECEIVED: Ink = Ink { dash: "3.5 1.5", main: true, ..ink("received", "#c44a00", 1.0) };
 
-/// Background of the congestion states disorder, cwr, recovery, loss.
-const STATES: [(&str, &str); 5] = [
-    ("", ""),
-    ("disorder", "#fdf3c4"),
-    ("cwr", "#d8ebf7"),
-    ("recovery", "#fbdfc0"),
-    ("loss", "#f6c4b4"),
+/// Background of the congestion states disorder, cwr, recovery, loss: the colour, and lines on it that
+/// tell them apart without colour.
+const STATES: [(&str, &str, &str); 5] = [
+    ("", "", ""),
+    ("disorder", "#fdf3c4", ""),
+    ("cwr", "#d3e8f6", "M0 2H3"),
+    ("recovery", "#fbd9b4", "M-.5 .5L.5 -.5M0 3L3 0M2.5 3.5L3.5 2.5"),
+    (
+        "loss",
+        "#f3b8a5",
+        "M-.5 .5L.5 -.5M0 3L3 0M2.5 3.5L3.5 2.5M-.5 2.5L.5 3.5M0 0L3 3M2.5 -.5L3.5 .5",
+    ),
 ];
 
 /// What a figure shows beside cwnd, events and throughput.
@@ -179,14 +184,15 @@ fn window(
     }
     let fine = Buckets::new(range(connection, start_ns), BUCKETS);
     let bands = join(fine, 400, &bands(connection, start_ns));
+    tiles(svg, &bands);
     for band in &bands {
         let (from, to) = (x.at(band.from as f64 / 1e6), x.at(band.to as f64 / 1e6));
         let _ = writeln!(
             svg,
-            "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"120\" fill=\"{}\"/>",
+            "<rect x=\"{from:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"120\" fill=\"url(#{})\"/>",
             top + 4.0,
             (to - from).max(0.3),
-            STATES[usize::from(band.state).min(4)].1
+            STATES[usize::from(band.state).min(4)].0
         );
     }
     panel.axis(svg, "window (segments)");
@@ -195,14 +201,28 @@ fn window(
     states(svg, &bands, top + 124.0)
 }
 
+/// The backgrounds of the states that there are, for the rectangles that use them.
+fn tiles(svg: &mut String, bands: &[Band]) {
+    let seen = |state: usize| bands.iter().any(|band| usize::from(band.state).min(4) == state);
+    for (_, &(name, colour, lines)) in STATES.iter().enumerate().filter(|(state, _)| seen(*state)) {
+        let _ = writeln!(
+            svg,
+            "<defs><pattern id=\"{name}\" width=\"3\" height=\"3\" patternUnits=\"userSpaceOnUse\">\
+             <rect width=\"3\" height=\"3\" fill=\"{colour}\"/>\
+             <path d=\"{lines}\" stroke=\"#000\" stroke-opacity=\"0.22\" stroke-width=\"0.5\"/>\
+             </pattern></defs>"
+        );
+    }
+}
+
 /// Names the colours of the background, in a row below the panel.
 fn states(svg: &mut String, bands: &[Band], top: f64) -> f64 {
     let mut x = LEFT;
-    for (state, &(name, colour)) in STATES.iter().enumerate().skip(1) {
+    for (state, &(name, ..)) in STATES.iter().enumerate().skip(1) {
         if bands.iter().any(|band| usize::from(band.state) == state) {
             let _ = writeln!(
                 svg,
-                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"7\" height=\"6\" fill=\"{colour}\"/>",
+                "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"7\" height=\"6\" fill=\"url(#{name})\"/>",
                 top + 4.5
             );
             text(svg, (x + 10.0, top + 10.0), "start", TEXT, SOFT, name);

@@ -168,11 +168,17 @@ impl Panel {
 pub fn legend(svg: &mut String, (left, right): (f64, f64), top: f64, inks: &[Ink]) -> f64 {
     let (mut x, mut baseline) = (left, top);
     for ink in inks {
-        let Ink { name, colour, width, dash, .. } = *ink;
+        let Ink { name, colour, width, dash, fill, .. } = *ink;
         if x > left && x + 17.0 + wide(name) > right {
             (x, baseline) = (left, baseline + TEXT * 1.3);
         }
         let y = baseline - TEXT * 0.35;
+        if fill > 0.0 {
+            let _ = writeln!(
+                svg,
+                "<path d=\"M{x:.1} {y:.1}h14v3h-14z\" fill=\"{colour}\" fill-opacity=\"{fill}\"/>"
+            );
+        }
         let _ = writeln!(
             svg,
             "<path d=\"M{x:.1} {y:.1}h14\" stroke=\"{colour}\" stroke-width=\"{width}\"{}/>",

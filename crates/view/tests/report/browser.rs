@@ -313,6 +313,37 @@ fn two_runs_are_drawn_together() {
     assert!(dom.contains("Mbit/s, means of ") && dom.contains(" ms (A) and "), "bins of each");
 }
 
+/// In grey print, and for people who see colours otherwise: dashes, areas and lines on the background
+/// alone tell what is what.
+#[test]
+fn curves_and_states_are_told_apart_without_colour() {
+    let Some(chromium) = browser() else { return };
+    let story = Story::upload(7, 5000);
+    let there = |source: &str| PageMeta { source: source.into(), ..meta() };
+    let one = || Trace::new(recording(&[story]), meta());
+    let second = recording(&[Story { rate: 900, ..Story::upload(9, 4000) }]);
+    let several = Trace::new(recording(&[story, Story::upload(8, 2000)]), meta());
+    let pages = [
+        ("joined", vec![one(), Trace::new(other_end(story, 0), there("server.tr"))]),
+        ("compared", vec![one(), Trace::new(second, there("second.tr"))]),
+        ("several", vec![several]),
+    ];
+    // Of each legend: how many different marks it has, of how many.
+    let script = "(() => { \
+         const form = (svg) => [...svg.querySelectorAll('path')].map((path) => \
+           path.getAttribute('stroke-dasharray') + ' ' + path.getAttribute('fill-opacity')).join(); \
+         const legends = [...document.querySelectorAll('figcaption, .keys-of-total')].map((legend) => \
+           [...legend.querySelectorAll('.key:not(.state) svg')].map(form)); \
+         const states = [...document.querySelectorAll('.key.state svg')].map((svg) => svg.querySelector('[stroke]').getAttribute('d')); \
+         const alike = [...legends, states].some((forms) => new Set(forms).size < forms.length); \
+         return Number(!alike && states.length === 4 && legends.flat().length > 8); })()";
+    for (name, traces) in pages {
+        let html = page(&traces, &Selection::default()).unwrap();
+        let file = format!("grey-{name}.html");
+        assert_eq!(measured(&chromium, &file, &html, "1280,800", script), 1, "{name}");
+    }
+}
+
 #[test]
 fn of_two_runs_the_slow_one_has_its_curve_too() {
     let Some(chromium) = browser() else { return };

@@ -33,6 +33,25 @@ fn a_figure_has_its_legend_units_and_events() {
     std::fs::write(format!("{dir}/figure.png"), png(&svg, 1440).unwrap()).unwrap();
 }
 
+/// As in grey print.
+#[test]
+fn states_of_a_figure_have_their_own_lines() {
+    let recording = recording(&[Story::upload(7, 30_000)]);
+    let svg = figure(&recording, &analyse(&recording)[0], FigureOptions::default());
+    let mut lines: Vec<&str> = svg.split("<pattern ").skip(1).collect();
+    for tile in &mut lines {
+        *tile = tile.split("<path d=\"").nth(1).unwrap().split('"').next().unwrap();
+    }
+    assert_eq!(lines.len(), 4, "one for each state that is seen: {lines:?}");
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    for state in ["disorder", "cwr", "recovery", "loss"] {
+        let uses = svg.matches(&format!("fill=\"url(#{state})\"")).count();
+        assert!(uses >= 2, "in the panel and below it: {state}");
+    }
+}
+
 /// The number that an attribute of an SVG element has.
 fn number(element: &str, name: &str) -> f64 {
     let (_, value) = element.split_once(&format!(" {name}=\"")).unwrap();
