@@ -95,6 +95,11 @@ fn drawing(title: &str, quantity: &str, seen: &BTreeMap<String, Seen>) -> Drawin
     for (n, curve) in curves.iter().enumerate() {
         canvas.path(&steps(curve, x, y), Pen::ours(n), width(n, curves.len()));
     }
+    for (n, curve) in curves.iter().enumerate() {
+        for (time, value) in marked(curve, (n, curves.len()), high) {
+            canvas.mark((x.at(time), y.at(value)), Pen::ours(n));
+        }
+    }
     let bottom = lanes(&mut canvas, seen, x, y.start + 8.0, &seconds);
     let (ticks, decimals) = x.ticks(60.0);
     for tick in ticks {
@@ -127,6 +132,18 @@ fn throughput(seen: &Seen, seconds: &impl Fn(u64) -> f64) -> Vec<(f64, f64)> {
 /// Of a curve that others are drawn over: wider than these, so that it is seen where all are equal.
 fn width(n: usize, of: usize) -> f64 {
     1.2 + 0.6 * (of - 1 - n) as f64
+}
+
+/// Where a curve has its marks, which tell it from others without colour: each curve at times of its own.
+fn marked(curve: &[(f64, f64)], (n, of): (usize, usize), high: f64) -> Vec<(f64, f64)> {
+    const MARKS: usize = 4;
+    let is_seen = |time: f64| {
+        let (first, last) = (curve.first()?.0, curve.last()?.0);
+        let (_, value) = curve[..curve.partition_point(|point| point.0 <= time)].last()?;
+        (first..=last).contains(&time).then_some((time, *value))
+    };
+    let time = |k: usize| high * (k as f64 + (n as f64 + 0.5) / of as f64) / MARKS as f64;
+    (0..MARKS).filter(|_| of > 1).filter_map(|k| is_seen(time(k))).collect()
 }
 
 /// Each value holds until the next.
@@ -185,7 +202,22 @@ fn lanes(
 
 #[cfg(test)]
 mod tests {
-    use super::width;
+    use super::{marked, width};
+
+    #[test]
+    fn curves_are_marked_at_times_of_their_own_where_they_are() {
+        let whole = [(0.0, 10.0), (3.0, 20.0), (10.0, 20.0)];
+        let late = [(2.0, 5.0), (8.0, 7.0)];
+        let [first, second] = [marked(&whole, (0, 2), 10.0), marked(&late, (1, 2), 10.0)];
+        assert_eq!(first, [(0.625, 10.0), (3.125, 20.0), (5.625, 20.0), (8.125, 20.0)]);
+        assert_eq!(
+            second,
+            [(4.375, 5.0), (6.875, 5.0)],
+            "neither before its begin nor after its end"
+        );
+        assert!(marked(&whole, (0, 1), 10.0).is_empty(), "one alone needs none");
+        assert!(marked(&[], (1, 2), 10.0).is_empty());
+    }
 
     #[test]
     fn a_curve_is_seen_below_equal_ones() {
