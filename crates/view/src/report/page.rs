@@ -32,6 +32,8 @@ const LABELS: usize = 300;
 const BINS: u64 = 400;
 /// Curves that the charts have.
 const CURVES: usize = 11;
+/// Of the time; less would be written as 0.0 %.
+const LEAST_SHARE: f64 = 0.0005;
 /// Throughput is written in units of so many bit/s.
 const RATE_UNIT: f64 = 100.0;
 
@@ -250,7 +252,7 @@ fn lost(recording: &Recording, origin_ns: u64) -> Vec<(u64, u64)> {
 /// What limited the connection, and for which share of its time.
 fn limits(analysis: &Analysis) -> Vec<(&'static str, f64)> {
     let shares = Limit::ALL.iter().map(|&limit| (limit.label(), analysis.limits.share(limit)));
-    shares.filter(|&(_, share)| share > 0.0).collect()
+    shares.filter(|&(_, share)| share >= LEAST_SHARE).collect()
 }
 
 /// The curves of [`transom_analysis::CURVES`] that the charts have: all but the pacing rate.
