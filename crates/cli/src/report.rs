@@ -118,7 +118,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if is_file_or_new(&output.page) {
         say!("{}", output.page.display())?;
         if written.len() > 1 {
-            say!("and {} figures", written.len() - 1)?;
+            let figures = written.len() - 1;
+            say!("and {figures} figure{}", if figures == 1 { "" } else { "s" })?;
         }
     }
     if args.open {
