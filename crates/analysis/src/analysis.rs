@@ -9,7 +9,7 @@ use crate::losses::Losses;
 use crate::track::steps;
 use crate::{
     Connection, Episode, Identified, Identity, Limits, Mark, Recording, Summary, Verdict, delivery,
-    episodes, limits,
+    episodes, limits, relay,
 };
 
 /// What one connection did and why.
@@ -79,6 +79,7 @@ impl Identified for Analysis {
 pub fn analyse(recording: &Recording) -> Vec<Analysis> {
     let mut all: Vec<Analysis> =
         recording.connections.iter().map(|c| analyse_connection(c, recording)).collect();
+    relay::relate(&mut all);
     family_order(&mut all, |a| a.mptcp, |a| [a.bytes(), 0], |a| a.start_ns);
     all
 }

@@ -35,6 +35,7 @@ mod range;
 mod reach;
 mod recording;
 mod recoveries;
+mod relay;
 mod roster;
 mod select;
 mod series;

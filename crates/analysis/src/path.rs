@@ -100,7 +100,7 @@ fn held(evidence: &Evidence, share: f64) -> String {
     }
     if of(Limit::Pacing) > of(Limit::Cwnd) {
         return format!(
-            "Paced by {} {percent} of the time, at {}, its estimate of the path; {achieved} were achieved.",
+            "Limited by the path {percent} of the time, mostly by the rate at which {} paces, {}, its estimate of the path; {achieved} were achieved.",
             evidence.algorithm,
             paced_at(evidence),
         );

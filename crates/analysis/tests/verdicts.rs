@@ -233,7 +233,7 @@ fn an_algorithms_rate_stands_beside_what_was_achieved() {
             _ => {}
         }
     }
-    let words = ["Paced by bbr", "its estimate of the path", "were achieved"];
+    let words = ["the rate at which bbr paces", "its estimate of the path", "were achieved"];
     assert_says(&one(&events), Cause::FullPath, &words);
 }
 
