@@ -427,6 +427,14 @@ fn lost_here(evidence: &Evidence, seen: &str) -> Why {
         Some(format!("{seen} {here} {refused}, most of what was lost{more}"))
     };
     if losses.ignore_load() && !losses.follow_delay() {
+        // Beside others it drops when their segments fill it; BBR then has a queue all the time.
+        if estimates_rate(evidence.algorithm) && has_long_queue(evidence) {
+            let more = format!(
+                ", behind a queue most of the time, whatever this connection had in flight ({}): others may fill it, too, and the link here is the bottleneck.",
+                at_loads(losses)
+            );
+            return (Cause::LocalDevice, because(more), Some(OWN_QUEUE));
+        }
         let more = format!(
             ", and not at the greatest loads ({}): it does not overflow.",
             at_loads(losses)

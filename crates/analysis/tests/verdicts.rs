@@ -470,6 +470,26 @@ fn what_this_machines_own_queue_drops_at_any_load_makes_it_no_bottleneck() {
     assert_says(&few, Cause::UnclearLoss, &["most of what was lost. Whether", "cannot be told"]);
 }
 
+/// Several flows of BBR in one queue: it overflows at any load of each, and is never empty.
+#[test]
+fn this_machines_own_queue_that_bbr_fills_with_others_is_the_bottleneck() {
+    let setup = Setup { lost: at_random(40), length_ns: 10_000 * MS, ..Setup::default() };
+    let behind = |queue: u32| {
+        let mut events = dropped_here(Sender::new(setup.clone()).run(), 1);
+        for event in &mut events {
+            match &mut event.body {
+                Body::Open(open) => open.algorithm[..4].copy_from_slice(b"bbr\0"),
+                Body::State(state) => state.srtt_us = queue * state.min_rtt_us,
+                _ => {}
+            }
+        }
+        one(&events)
+    };
+    let words = ["behind a queue most of the time", "others may fill it", "txqueuelen"];
+    assert_says(&behind(3), Cause::LocalDevice, &words);
+    assert_says(&behind(1), Cause::RandomLoss, &["netem"]);
+}
+
 #[test]
 fn a_path_that_goes_away_and_comes_back() {
     let length_ns = 2500 * MS;
