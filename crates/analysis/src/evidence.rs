@@ -26,12 +26,14 @@ pub const ALL_RATES_SHARE: f64 = 0.8;
 /// So many timeouts in a row without any answer, until the end, and the other side is gone.
 pub const VANISHED_TIMEOUTS: u64 = 3;
 
-/// The other side says nothing, until the end.
+/// The other side says nothing, until the end, or until it gives up.
 pub(crate) struct Silence {
     pub length_ns: u64,
     /// In a row; also those before the recording, where nothing came in all of it.
     pub timeouts: u64,
     pub is_all: bool,
+    /// It closed its side, without having acknowledged what was sent: the way back was there.
+    pub gave_up: bool,
 }
 
 pub(crate) struct Evidence<'a> {
@@ -162,7 +164,8 @@ impl Evidence<'_> {
 
     /// Since when nothing has come back though the timer has expired again and again, until the end.
     pub fn silence(&self) -> Option<Silence> {
-        let steps = self.steps;
+        let gave_up = self.gave_up();
+        let steps = &self.steps[..gave_up.unwrap_or(self.steps.len())];
         let told = |at: usize| {
             matches!(steps[at].kind(), Kind::Ack | Kind::DupAck)
                 || steps[at].is_zero_window(Direction::Received)
@@ -182,7 +185,22 @@ impl Evidence<'_> {
         let waits = |step: &&Step| step.settled().outstanding() > 0;
         let since = steps[since..].iter().find(waits).unwrap_or(&steps[since]);
         let length_ns = steps.last()?.time_ns() - since.time_ns();
-        Some(Silence { length_ns, timeouts, is_all: came.is_none() })
+        Some(Silence { length_ns, timeouts, is_all: came.is_none(), gave_up: gave_up.is_some() })
+    }
+
+    /// Where the other side closed, if it acknowledged nothing by that and later, and something waited.
+    fn gave_up(&self) -> Option<usize> {
+        let (steps, last) = (self.steps, self.steps.last()?);
+        let is_close = |step: &Step| {
+            step.kind() == Kind::State
+                && fields::tcp_states(step.point.aux)[1] == Some(TcpState::CloseWait)
+        };
+        let closed = steps.iter().position(is_close)?;
+        let is_arrival = |step: &Step| matches!(step.kind(), Kind::Ack | Kind::DupAck);
+        let arrived =
+            if closed > 0 && is_arrival(&steps[closed - 1]) { closed - 1 } else { closed };
+        let waits = steps[arrived].state().outstanding() > 0;
+        (arrived > 0 && waits && last.acked == steps[arrived - 1].acked).then_some(arrived)
     }
 
     /// Share of the time in which one of these limits held that also lies in episodes of a kind.

@@ -157,6 +157,8 @@ pub(crate) const GONE: &str = "Is the other machine up, did its address change, 
 const GONE_OR_TOO_LONG: &str = "Is the other machine up, did its address change, does something on the path forget the connection (NAT, firewall)? If it answers otherwise, the MTU of the path may have become smaller, with no ICMP message to say so: try ping -M do -s.";
 const TOO_LONG: &str = "The MTU of the path is probably smaller, and the ICMP messages that say so are dropped: try ping -M do -s, then lower the MTU of the route or clamp the MSS, or set net.ipv4.tcp_mtu_probing=1.";
 
+const NOT_ARRIVED: &str = "Its own segments come, so look at the way there: a rule of a firewall, a route, or an MTU that is smaller than anybody says (ping -M do -s).";
+
 pub(crate) fn vanished(evidence: &Evidence, silence: &Silence) -> Finding {
     let summary = evidence.summary;
     let expired = count(silence.timeouts, "timeout", "timeouts");
@@ -171,7 +173,13 @@ pub(crate) fn vanished(evidence: &Evidence, silence: &Silence) -> Finding {
     } else {
         let share = silence.length_ns as f64 / summary.duration_ns.max(1) as f64;
         let [silent, all] = [silence.length_ns, summary.duration_ns].map(time);
-        (share, format!("Nothing came back in the last {silent} of {all}, through {expired}"))
+        let silent = match silence.gave_up {
+            true => format!(
+                "Nothing was acknowledged for {silent} of {all}, through {expired}, until the other side closed"
+            ),
+            false => format!("Nothing came back in the last {silent} of {all}, through {expired}"),
+        };
+        (share, silent)
     };
     let full = summary.mss;
     let (why, remedy) = if long_segments::never_came_through(evidence) {
@@ -184,10 +192,13 @@ pub(crate) fn vanished(evidence: &Evidence, silence: &Silence) -> Finding {
             "of what left last, shorter segments came through (SACK) and none of full length ({full} bytes)."
         );
         (why, TOO_LONG)
+    } else if silence.gave_up {
+        ("what is sent does not arrive there.".to_owned(), NOT_ARRIVED)
     } else {
         let is_long = full > 0 && long_segments::first_unanswered(evidence) >= u64::from(full);
         let remedy = if is_long { GONE_OR_TOO_LONG } else { GONE };
         ("the other side or the path to it is gone.".to_owned(), remedy)
     };
-    Finding::new(Cause::PeerVanished, share, format!("{silent}: {why}"), Some(remedy))
+    let cause = if silence.gave_up { Cause::Outage } else { Cause::PeerVanished };
+    Finding::new(cause, share, format!("{silent}: {why}"), Some(remedy))
 }

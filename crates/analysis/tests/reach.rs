@@ -305,6 +305,39 @@ fn a_path_that_loses_what_is_long_is_told_from_one_that_is_gone() {
     }
 }
 
+/// The other side closes after the fifth timeout, and has all that was sent, or none of what waits.
+fn then_given_up(mut events: Vec<Event>, has_all: bool) -> Vec<Event> {
+    let last = *events.last().unwrap();
+    let mut state = *last.state().unwrap();
+    let mut tell = |ms: u64, kind, aux, state| {
+        let time_ns = last.time_ns + ms * MS;
+        events.push(Event { time_ns, kind, aux, body: Body::State(state), ..last });
+    };
+    tell(100, Kind::Ack, [0, 0], state);
+    if has_all {
+        (state.snd_una, state.packets_out) = (state.snd_nxt, 0);
+    }
+    state.rcv_nxt += 1;
+    tell(100, Kind::State, [TcpState::Established as u32, TcpState::CloseWait as u32], state);
+    state.tcp_state = TcpState::CloseWait as u8;
+    tell(101, Kind::State, [TcpState::CloseWait as u32, TcpState::LastAck as u32], state);
+    events
+}
+
+/// A program there that waits for an answer in vain closes in the end: that is no answer.
+#[test]
+fn a_side_that_gives_up_has_not_answered() {
+    let long = one(&then_given_up(then_silence(300, &[MSS, MSS]), false));
+    let words =
+        ["Nothing was acknowledged for", "until the other side closed", "MTU of the path is"];
+    assert_says(&long, Cause::Outage, &words);
+    let short = one(&then_given_up(then_silence(300, &[200; 10]), false));
+    assert_says(&short, Cause::Outage, &["what is sent does not arrive there", "a firewall"]);
+    let answered = one(&then_given_up(then_silence(300, &[MSS, MSS]), true));
+    let text = answered.verdict.text();
+    assert!(!text.contains("Nothing was acknowledged") && !text.contains("MTU"), "{text}");
+}
+
 /// A path whose MTU becomes smaller in mid-flow: short messages overtake the long one that is stuck. Where
 /// a full segment has overtaken it, too, its length is not why it is stuck.
 #[test]
