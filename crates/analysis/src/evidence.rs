@@ -184,7 +184,8 @@ impl Evidence<'_> {
         // Where all had been answered, there was nothing to come back until more left.
         let waits = |step: &&Step| step.settled().outstanding() > 0;
         let since = steps[since..].iter().find(waits).unwrap_or(&steps[since]);
-        let length_ns = steps.last()?.time_ns() - since.time_ns();
+        let end = gave_up.map_or(steps.last(), |at| self.steps.get(at))?;
+        let length_ns = end.time_ns() - since.time_ns();
         Some(Silence { length_ns, timeouts, is_all: came.is_none(), gave_up: gave_up.is_some() })
     }
 
