@@ -12,6 +12,7 @@ mod kernel_sieve;
 mod key_file;
 mod link;
 mod looks;
+mod made;
 mod multicast;
 mod nl80211;
 mod over_zenoh;

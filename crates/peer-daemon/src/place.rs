@@ -12,6 +12,8 @@ use anyhow::{Context, Result, bail};
 use transom_machine::lock;
 use transom_output::folders;
 
+use crate::made::Made;
+
 /// Daemons that start hold a folder for milliseconds.
 pub const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -79,24 +81,14 @@ pub fn owner(socket: &Path) -> String {
     uid.map_or("another user".to_owned(), |uid| format!("user {uid}"))
 }
 
+/// Where root's daemons note the folders that they make. Another user has no place that is there
+/// whatever he sets.
+pub fn notes() -> Option<&'static Path> {
+    rustix::process::geteuid().is_root().then(lock::run)
+}
+
 /// That others remove the folder just now is a moment's chance.
 const TRIES: u32 = 100;
-
-/// Folders that were made for a socket, the innermost first. They go with this, but for one into
-/// which somebody put something.
-pub struct Made(Vec<PathBuf>);
-
-impl Made {
-    pub fn remove(&mut self) {
-        self.0.drain(..).for_each(|folder| drop(fs::remove_dir(folder)));
-    }
-}
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        self.remove();
-    }
-}
 
 /// The lock of a socket's folder, which is made if it is not there: daemons of several namespaces
 /// start at the same time, and each removes what is left.
@@ -105,7 +97,7 @@ pub fn hold(socket: &Path) -> Result<(File, Made)> {
     for _ in 0..TRIES {
         // That one other programs of ours have, too.
         let not_there = folders::not_there(folder).filter(|path| path != lock::run());
-        let made = Made(not_there.collect());
+        let mut made = Made::new(not_there.collect());
         DirBuilder::new()
             .recursive(true)
             .mode(0o755)
@@ -116,6 +108,10 @@ pub fn hold(socket: &Path) -> Result<(File, Made)> {
             held => held.with_context(|| format!("locking {}", folder.display()))?,
         };
         if held.metadata()?.nlink() > 0 {
+            if let Some(notes) = notes() {
+                made.note(socket, notes)
+                    .with_context(|| format!("noting in {} what was made", notes.display()))?;
+            }
             return Ok((held, made));
         }
     }

@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use transom_machine::lock;
 
 use crate::link::Event;
-use crate::place::{self, Holder, LOCK_PATIENCE, Made};
+use crate::made::{self, Made};
+use crate::place::{self, Holder, LOCK_PATIENCE};
 use crate::shown::State;
 
 #[derive(clap::Args)]
@@ -88,6 +89,9 @@ impl Listener {
     /// Takes the place, if no living daemon has it; what a killed one left is removed.
     pub fn start(socket: &Path, events: SyncSender<Event>) -> Result<Listener> {
         let shown = socket.display();
+        if let Some(notes) = place::notes() {
+            made::sweep(notes);
+        }
         let (_one_at_a_time, made) = place::hold(socket)?;
         match fs::symlink_metadata(socket) {
             Ok(there) if !there.file_type().is_socket() => {

@@ -189,6 +189,49 @@ fn the_place_of_a_killed_one_goes_with_the_next_start_anywhere() {
     lives.status();
 }
 
+/// With `--socket` a daemon may have made folders: nobody would know later whose they were.
+#[test]
+fn the_folders_of_a_killed_one_go_with_the_next_start_anywhere() {
+    needs_root!();
+    let (lan, group) = (Lan::new(97), Group::new());
+    let folder = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| folder.path().join(name).join("of/peer.sock");
+    let start = |number: u8, socket: &std::path::Path| {
+        let socket = socket.to_str().expect("a plain path");
+        Terminal::start(lan.host(number), number, &group, &["--dry-run", "--socket", socket])
+    };
+    let mut killed = [start(1, &at("bare")), start(2, &at("used")), start(3, &at("later"))];
+    let lives = start(4, &at("alive"));
+    killed.iter_mut().for_each(Terminal::kill);
+    std::fs::write(at("used").with_file_name("precious"), "of another").expect("a file");
+    // It has the name of one that was made, and is another: somebody took that one away.
+    std::fs::remove_dir_all(folder.path().join("later")).expect("ours");
+    std::fs::create_dir_all(at("later").parent().expect("a folder")).expect("another folder");
+    let next = Terminal::start(lan.host(5), 5, &group, REHEARSE);
+    assert!(!folder.path().join("bare").exists());
+    assert!(!at("used").exists() && at("used").with_file_name("precious").exists());
+    assert!(at("later").parent().expect("a folder").exists());
+    assert!(at("alive").exists());
+    lives.status();
+    drop((lives, next));
+    assert!(!folder.path().join("alive").exists());
+}
+
+/// Whoever starts in the place of a killed one takes its folders over, and away at the end.
+#[test]
+fn a_daemon_in_the_place_of_a_killed_one_takes_the_folders_along() {
+    needs_root!();
+    let (lan, group) = (Lan::new(98), Group::new());
+    let folder = tempfile::tempdir().expect("a directory");
+    let socket = folder.path().join("new/of/peer.sock");
+    let place = ["--dry-run", "--socket", socket.to_str().expect("a plain path")];
+    let mut terminal = Terminal::start(lan.host(1), 1, &group, &place);
+    terminal.kill();
+    terminal.start_again();
+    terminal.interrupt();
+    assert!(!folder.path().join("new").exists());
+}
+
 #[test]
 fn what_is_missing_is_named_with_the_remedy() {
     needs_root!();

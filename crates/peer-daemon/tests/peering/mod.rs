@@ -134,7 +134,10 @@ impl Terminal {
     }
 
     fn try_status(&self) -> Option<Value> {
-        let output = self.ask(&["status", "--json"]);
+        let mut arguments = vec!["status", "--json"];
+        let place = self.command.iter().skip_while(|&word| word != "--socket").take(2);
+        arguments.extend(place.map(String::as_str));
+        let output = self.ask(&arguments);
         output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
     }
 
