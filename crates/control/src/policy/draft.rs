@@ -196,11 +196,14 @@ impl Check {
         if draft.algorithm.is_none() && draft.cap.is_none() && draft.initial_window.is_none() {
             self.wrong("", "the action does nothing", "give algorithm, cap or initial_window");
         }
-        Treatment {
-            algorithm: draft.algorithm.clone(),
-            parameters: self.parameters(draft),
-            initial_window: self.whole("initial_window", draft.initial_window, 1, MOST_INITIAL),
+        let parameters = self.parameters(draft);
+        let initial_window = self.whole("initial_window", draft.initial_window, 1, MOST_INITIAL);
+        if parameters.cap > 0 && initial_window > parameters.cap {
+            let what =
+                format!("initial_window {initial_window} is above the cap {}", parameters.cap);
+            self.wrong("initial_window", what, "raise the cap or lower the initial window");
         }
+        Treatment { algorithm: draft.algorithm.clone(), parameters, initial_window }
     }
 }
 

@@ -108,6 +108,9 @@ fn what_is_wrong_is_named_with_its_line() {
         2,
         "above the cap",
     );
+    // A connection would begin with more than the limit that it is to have.
+    refused("[[rule]]\naction = { cap = 9, initial_window = 10 }", 2, "10 is above the cap 9");
+    rule("[[rule]]\naction = { cap = 10, initial_window = 10 }");
 }
 
 #[test]
