@@ -107,7 +107,8 @@ fn passes_on(inbound: &Analysis, outbound: &Analysis) -> bool {
 
 fn are_beside(a: &Analysis, b: &Analysis) -> bool {
     let end = |one: &Analysis| one.start_ns + one.summary.duration_ns;
-    let shared = end(a).min(end(b)).saturating_sub(a.start_ns.max(b.start_ns));
+    let (begin, end) = (a.start_ns.max(b.start_ns), end(a).min(end(b)));
     let shorter = a.summary.duration_ns.min(b.summary.duration_ns);
-    shared as f64 >= BESIDE * shorter as f64
+    // One of which a single event is known takes no time, and is at another time all the same.
+    begin <= end && (end - begin) as f64 >= BESIDE * shorter as f64
 }

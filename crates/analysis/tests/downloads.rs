@@ -46,6 +46,32 @@ fn a_download_that_the_program_keeps_up_with_is_the_other_sides() {
     assert_says(&analysis, Cause::OtherSide, &["download of 975 KiB", "Record there"]);
 }
 
+/// As over loopback. The same ports some time later are another connection.
+#[test]
+fn nobody_is_sent_to_record_an_end_that_is_in_the_recording() {
+    let verdict = |far_ms: u64| {
+        let mut far = open_event(far_ms * MS, 1);
+        far.cookie = 9;
+        if let Body::Open(open) = &mut far.body {
+            (open.local_addr, open.remote_addr) = (open.remote_addr, open.local_addr);
+            (open.local_port, open.remote_port) = (open.remote_port, open.local_port);
+        }
+        let mut events = download(|_, _| {});
+        events.push(far);
+        events.sort_by_key(|event| event.time_ns);
+        let all = analyse(&Recording::from_iter(&events));
+        let here = all.iter().find(|analysis| analysis.cookie == 7).expect("the download");
+        assert_eq!(here.verdict.cause, Cause::OtherSide);
+        here.verdict.text()
+    };
+    let (at_once, later) = (verdict(5), verdict(5000));
+    assert!(!at_once.contains("Record there"), "{at_once}");
+    assert!(
+        at_once.contains("The verdict of the other end, which was recorded as well, says what")
+    );
+    assert!(later.contains("Record there"), "{later}");
+}
+
 /// 1000 bytes each ms: 50 kB are a window's worth at 50 ms. Beside a queue, that may be what a round trip
 /// takes, whatever the least one was; but a window that grows with what comes is no limit.
 #[test]
