@@ -83,7 +83,8 @@ fn conspicuous(traces: &[Trace]) -> String {
     let kinds: [(Badness, Reason); 3] = [
         (lost, |a| {
             let again = a.summary.retransmitted.total();
-            format!("{:.1} % retransmitted ({})", lost(a) * 100.0, grouped(again))
+            let share = a.summary.loss_share() * 100.0;
+            format!("{share:.1} % retransmitted ({})", grouped(again))
         }),
         (stalled, |a| {
             let waited = a.limits.time_ns(Limit::Repair) as f64 / 1e9;
@@ -146,9 +147,10 @@ impl Conspicuous {
     }
 }
 
+/// Their number, not their share: of a few segments one is many percent, and says nothing.
 fn lost(analysis: &Analysis) -> f64 {
-    let share = analysis.summary.loss_share();
-    if share >= RETRANSMITTED { share } else { 0.0 }
+    let again = analysis.summary.retransmitted.total();
+    if analysis.summary.loss_share() >= RETRANSMITTED { again as f64 } else { 0.0 }
 }
 
 fn stalled(analysis: &Analysis) -> f64 {

@@ -1,5 +1,6 @@
 //! What stands in the page, and that nothing from outside is markup in it.
 
+use transom_analysis::analyse;
 use transom_event::{Body, Event, Kind, LossCause, Names, Open, Place};
 use transom_view::report::{PageMeta, Selection, Trace, page};
 
@@ -142,6 +143,20 @@ fn only_the_top_ones_get_curves_and_all_are_in_the_table() {
         assert!(html.contains(&format!("[\"{cookie}\",\"iperf3\"")), "row of {cookie}");
     }
     assert!(html.contains("id=\"c30\"") && !html.contains("id=\"c1\""));
+}
+
+#[test]
+fn what_was_retransmitted_most_is_to_be_looked_at_first() {
+    let all = recording(&[Story::upload(7, 300), Story::upload(207, 30_000)]);
+    let rows = analyse(&all);
+    let of = |cookie: u64| &rows.iter().find(|row| row.cookie == cookie).unwrap().summary;
+    let [short, long] = [of(7), of(207)];
+    assert!(short.loss_share() > long.loss_share(), "of its few segments it lost a larger share");
+    assert!(short.retransmitted.total() < long.retransmitted.total());
+    let html = render(&all, &PageMeta::default());
+    let (_, list) = html.split_once("<h3>Look at these first</h3>").expect("they are listed");
+    let first = list.split("<a href=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(first, "#207");
 }
 
 #[test]
