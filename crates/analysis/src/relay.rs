@@ -11,8 +11,11 @@ use crate::{Analysis, Cause, are_both_ends};
 
 /// What is less may be as much by chance.
 const LEAST_BYTES: u64 = 100_000;
-/// What comes in and what goes out differ by at most this share: headers, and what is under way.
+/// What comes in and what goes out differ by at most this share, headers for example, beside what may
+/// wait in the two buffers.
 const DIFFERENCE: f64 = 0.05;
+/// And of what came, so much has left at least, however large the buffers are.
+const LEAST_SHARE: f64 = 0.5;
 /// What one that passes on carries the other way, as a share: one that answers with as much echoes.
 const BACK: f64 = 0.5;
 /// With more connections than these, a process has many that carry as much.
@@ -96,11 +99,14 @@ fn passed_on(all: &[Analysis]) -> Vec<(usize, usize)> {
 
 fn passes_on(inbound: &Analysis, outbound: &Analysis) -> bool {
     let (came, went) = (inbound.summary.received, outbound.summary.acked);
-    let most = came.max(went);
+    let slack = DIFFERENCE * came.max(went) as f64;
+    let buffered = inbound.summary.max_recv_queue.saturating_add(outbound.summary.max_send_queue);
     came.min(went) >= LEAST_BYTES
         && inbound.summary.acked as f64 <= BACK * came as f64
         && outbound.summary.received as f64 <= BACK * went as f64
-        && came.abs_diff(went) as f64 <= DIFFERENCE * most as f64
+        && went.saturating_sub(came) as f64 <= slack
+        && came.saturating_sub(went) as f64 <= slack + f64::from(buffered)
+        && went as f64 >= LEAST_SHARE * came as f64
         && are_beside(inbound, outbound)
         && !are_both_ends(inbound, outbound)
 }

@@ -86,6 +86,14 @@ fn a_slow_reader_that_passes_on_waits_for_its_other_connection() {
     assert!(!sends.verdict.text().contains("passes on"), "{}", sends.verdict.text());
 }
 
+/// The recording ends while the proxy's buffers are full.
+#[test]
+fn what_waits_in_the_buffers_of_a_proxy_has_come_and_not_yet_left() {
+    let sent = outbound(Program::Bulk);
+    let [reads, _] = both(inbound(acked(&sent) * 3 / 2, true), sent);
+    assert_says(&reads, Cause::SlowReader, &[WAITS]);
+}
+
 #[test]
 fn a_sender_that_has_nothing_to_send_waits_for_what_it_passes_on() {
     let sent = outbound(Program::Chunks { bytes: 3_000, every_ns: 20 * MS });
@@ -103,7 +111,8 @@ fn connections_that_carry_another_amount_or_are_of_another_process_are_no_pair()
         assert_says(&reads, Cause::SlowReader, &["Look at the program here"]);
         assert!(!reads.verdict.text().contains("passes on"), "{}", reads.verdict.text());
     };
-    alone(inbound(bytes * 3 / 2, true), sent.clone());
+    alone(inbound(bytes * 2 / 3, true), sent.clone());
+    alone(inbound(bytes * 3, true), sent.clone());
     let of_another = |event: &Event| Event { tgid: 43, ..*event };
     alone(inbound(bytes, true), sent.iter().map(of_another).collect());
 }
