@@ -1,9 +1,11 @@
-//! Which of our two formats a scraper would rather have, by its Accept header (RFC 9110, 12.5.1).
+//! Which of our formats a scraper would rather have, by its Accept header (RFC 9110, 12.5.1).
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     OpenMetrics,
     Protobuf,
+    /// Prometheus' older one.
+    Text,
 }
 
 impl Format {
@@ -14,17 +16,24 @@ impl Format {
                 "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
                  encoding=delimited"
             }
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 
-    /// Of the value of a header; text unless protobuf is named and not liked less.
+    /// Of the value of a header; the older text unless another format is named and not liked less.
     pub fn asked(accept: &str) -> Format {
         let ranges: Vec<Range<'_>> = accept.split(',').map(Range::of).collect();
         let best = |is: &dyn Fn(&Range<'_>) -> bool| {
             ranges.iter().filter(|r| is(r)).map(|r| r.quality).fold(0.0, f64::max)
         };
-        let (protobuf, text) = (best(&|r| r.is_protobuf()), best(&|r| r.is_text()));
-        if protobuf > 0.0 && protobuf >= text { Format::Protobuf } else { Format::OpenMetrics }
+        let (protobuf, openmetrics) = (best(&|r| r.is_protobuf()), best(&|r| r.is_openmetrics()));
+        if protobuf > 0.0 && protobuf >= openmetrics {
+            Format::Protobuf
+        } else if openmetrics > 0.0 && openmetrics >= best(&|r| r.is_older_text()) {
+            Format::OpenMetrics
+        } else {
+            Format::Text
+        }
     }
 }
 
@@ -58,8 +67,12 @@ impl Range<'_> {
             && self.has("encoding", "delimited")
     }
 
-    fn is_text(&self) -> bool {
+    fn is_openmetrics(&self) -> bool {
         self.name.eq_ignore_ascii_case("application/openmetrics-text")
+    }
+
+    fn is_older_text(&self) -> bool {
+        self.name.eq_ignore_ascii_case("text/plain")
     }
 }
 
@@ -83,23 +96,34 @@ mod tests {
         );
         assert_eq!(with_rest(";q=0.6, application/openmetrics-text;q=0.5"), Format::Protobuf);
         assert_eq!(with_rest(";q=0.5, application/openmetrics-text;q=0.6"), Format::OpenMetrics);
-        assert_eq!(with_rest(";q=0"), Format::OpenMetrics);
+        assert_eq!(with_rest(";q=0"), Format::Text);
     }
 
     #[test]
-    fn everybody_else_gets_text() {
+    fn openmetrics_is_for_those_that_name_it_and_like_nothing_better() {
+        for accept in [
+            "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
+            "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.5",
+        ] {
+            assert_eq!(Format::asked(accept), Format::OpenMetrics, "{accept}");
+        }
+    }
+
+    #[test]
+    fn everybody_else_gets_the_older_text() {
         for accept in [
             "",
             "*/*",
             "text/plain;version=0.0.4",
-            "application/openmetrics-text;version=1.0.0,*/*;q=0.1",
+            "text/plain;version=0.0.4,application/openmetrics-text;q=0.5",
+            "application/openmetrics-text;q=0",
             "application/vnd.google.protobuf",
             "application/vnd.google.protobuf;proto=another.Family;encoding=delimited",
             "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
              encoding=text",
             ";;=,q=x",
         ] {
-            assert_eq!(Format::asked(accept), Format::OpenMetrics, "{accept}");
+            assert_eq!(Format::asked(accept), Format::Text, "{accept}");
         }
     }
 }

@@ -9,6 +9,7 @@ mod dashboard;
 #[cfg(test)]
 mod generated;
 mod moved;
+pub mod older;
 #[cfg(test)]
 mod page;
 mod records;

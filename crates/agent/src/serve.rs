@@ -128,17 +128,20 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_served_as_openmetrics() {
-        let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    fn metrics_are_served_as_openmetrics_to_those_that_ask_for_it() {
+        let answer = ask("GET /metrics HTTP/1.1\r\nAccept: application/openmetrics-text\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         assert!(answer.contains("openmetrics-text") && answer.ends_with("# EOF\n"), "{answer}");
+        let answer = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(answer.contains("text/plain; version=0.0.4"), "{answer}");
+        assert!(answer.contains("# TYPE transom_agent_lost_rows_total counter"), "{answer}");
     }
 
     #[test]
     fn a_query_changes_nothing_and_head_has_no_body() {
         for asked in ["/metrics?job=web", "http://[::1]:9464/metrics", "HTTP://x/metrics?job=web"] {
             let answer = ask(&format!("GET {asked} HTTP/1.1\r\n\r\n"));
-            assert!(answer.ends_with("# EOF\n"), "{asked}: {answer}");
+            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{asked}: {answer}");
         }
         let head = ask("HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");

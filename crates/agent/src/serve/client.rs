@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::accept::Format;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, older};
 
 /// One that has not asked after this time is left, and one that takes nothing for so long.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -86,6 +86,7 @@ fn answer(request: &str, metrics: &Mutex<Metrics>) -> Vec<u8> {
             let body = match format {
                 Format::OpenMetrics => metrics.text().into_bytes(),
                 Format::Protobuf => metrics.protobuf(),
+                Format::Text => older::of_openmetrics(&metrics.text()).into_bytes(),
             };
             ("200 OK", format.content_type(), body)
         }

@@ -1,5 +1,7 @@
 //! Debian's Prometheus scrapes a running agent: with native histograms, and as the control without.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use transom_testbed::{
@@ -7,7 +9,7 @@ use transom_testbed::{
     wait_for,
 };
 
-use crate::running::{Agent, Spool};
+use crate::running::{Agent, Spool, own_metric, scraped};
 
 /// Both ends of 10 connections whose RTT is 300 ms, from a program with a hostile name.
 fn slow_connections(path: &Path) {
@@ -72,4 +74,36 @@ fn prometheus_has_native_histograms_of_what_the_traffic_was() {
         assert!(prometheus.value(moved).is_some_and(|bytes| bytes >= 200_000.0));
     }
     agent.stop();
+}
+
+#[test]
+fn promtool_has_no_complaint_about_what_a_client_without_wishes_gets() {
+    needs_root!();
+    needs!("promtool");
+    let (spool, port) = (Spool::new(), fresh_port());
+    let agent = Agent::start(&spool.path, &format!("metrics = \"127.0.0.1:{port}\"\n"));
+    wait_for("the agent's own metrics", || own_metric(port, "transom_agent_level").is_some());
+    let answer = scraped(port);
+    agent.stop();
+    let (_, text) = answer.split_once("\r\n\r\n").unwrap();
+    let complaint = complaint_of_promtool(text);
+    assert_eq!(complaint, "");
+    // The control: a counter whose family is called as in OpenMetrics.
+    let counter = "transom_agent_lost_rows";
+    assert!(text.contains(&format!("# HELP {counter}_total ")), "{text}");
+    let changed = text.replace(&format!(" {counter}_total "), &format!(" {counter} "));
+    assert!(complaint_of_promtool(&changed).contains(counter));
+}
+
+fn complaint_of_promtool(text: &str) -> String {
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = promtool.wait_with_output().unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
 }
