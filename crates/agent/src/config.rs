@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use transom_output::in_plain_words;
+use transom_output::{in_plain_words, note};
 
 use crate::addresses::Addresses;
 use crate::level2::Recording;
@@ -73,7 +73,7 @@ fn with_what_is_wanted(said: &str) -> String {
         ("missing field `until`", "an entry needs its end, as until = 2026-11-24T12:00:00Z"),
         ("expected a TOML datetime", "expected a time with its zone, as 2026-11-24T12:00:00Z"),
     ];
-    let found = WORDS.iter().find(|(word, _)| said.trim_end().ends_with(word));
+    let found = WORDS.iter().find(|(word, _)| said.ends_with(word));
     let said = said.replace("unknown variant", "unknown value");
     in_plain_words(&found.map_or(said.clone(), |(word, plain)| said.replace(word, plain)))
 }
@@ -124,7 +124,7 @@ impl Config {
             Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
         };
         let config = toml::from_str::<Config>(&text)
-            .map_err(|error| anyhow!(with_what_is_wanted(&error.to_string())))
+            .map_err(|error| anyhow!(with_what_is_wanted(error.to_string().trim_end())))
             .with_context(|| path.display().to_string())?;
         config.check().with_context(|| path.display().to_string())?;
         Ok(config)
@@ -177,6 +177,22 @@ impl Config {
         (taken, kept.collect())
     }
 
+    /// Of a disk smaller than `spool_mib` the spool takes a part, so that its oldest files go and
+    /// the newest rows have room. What others have there counts as free: who fills a disk does not
+    /// make the agent remove its files.
+    #[must_use]
+    pub fn within(self, disk: u64) -> Config {
+        let most = ((disk >> 20) * 3 / 4).max(1);
+        if self.spool_mib <= most {
+            return self;
+        }
+        note!(
+            "the spool keeps to {most} MiB, three quarters of its disk: spool_mib = {} is more",
+            self.spool_mib
+        );
+        Config { spool_mib: most, ..self }
+    }
+
     pub fn interim(&self) -> Duration {
         Duration::from_secs(self.interim_seconds)
     }
@@ -206,6 +222,7 @@ mod tests {
     fn a_mistake_is_named_with_its_line_or_its_range() {
         let unknown = refusal("level = 1\nspol = \"x\"\n");
         assert!(unknown.contains("line 2") && unknown.contains("spol"), "{unknown}");
+        assert!(unknown.ends_with('`'), "what comes after it is on its last line: {unknown}");
         let range = refusal("level = 7\n");
         assert!(range.contains("level = 7: give a number from 0 to 2"), "{range}");
         assert!(refusal("cpu = 0.0\n").contains("cpu = 0"));
@@ -232,6 +249,13 @@ mod tests {
             assert!(said.contains(expected), "{text}: {said}");
             assert!(!said.contains("u8") && !said.contains("64") && !said.contains("struct"));
         }
+    }
+
+    #[test]
+    fn a_disk_that_is_smaller_than_the_limit_lowers_it() {
+        let of = |disk| Config::default().within(disk).spool_mib;
+        assert_eq!([of(1 << 40), of(2 << 30), of(1 << 30)], [1024, 1024, 768]);
+        assert_eq!([of(8 << 20), of(1 << 20), of(0)], [6, 1, 1]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::raw::Counts;
 use crate::service_manager;
 use crate::sock_diag::Polling;
 use crate::store::{Limits, Store};
-use crate::taken::{KEY, NO_ROOM, Taken};
+use crate::taken::{self, KEY, NO_ROOM, Taken};
 use crate::watch::{Found, Watch};
 
 /// How long records may lie in the ring.
@@ -75,6 +75,8 @@ impl Daemon {
     /// A privilege or kernel feature is missing, the spool is taken or cannot be written.
     pub fn start(config: Config, metrics: Option<Arc<Mutex<Metrics>>>) -> Result<Daemon> {
         let taken = Taken::take(&config.spool)?;
+        let disk = taken::disk(&config.spool);
+        let config = config.within(disk);
         let tagger = Tagger::of_or_new(&config.spool.join(KEY))
             .map_err(|error| if lacks_room(&error) { error.context(NO_ROOM) } else { error })?;
         let netns = namespace::own()?;
@@ -260,6 +262,7 @@ impl Daemon {
     /// What may fail comes first, so that then nothing is changed.
     fn reconfigure(&mut self, config: Config) -> Result<()> {
         let (config, kept) = config.over(&self.config);
+        let config = config.within(taken::disk(&self.config.spool));
         // Rows until now are written under the setting that they came under.
         if config.addresses != self.config.addresses {
             self.store.finish(wall_us(), &mut self.assembler)?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statvfs};
 use transom_machine::lock;
 use transom_output::folders;
 
@@ -61,6 +61,12 @@ impl Taken {
     pub fn stays(&mut self) {
         std::mem::take(&mut self.made).stays();
     }
+}
+
+/// How large the file system of a folder is, in bytes; one that does not say has no end.
+pub fn disk(folder: &Path) -> u64 {
+    let size = statvfs(folder).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    if size == 0 { u64::MAX } else { size }
 }
 
 /// `None`: another agent has it.

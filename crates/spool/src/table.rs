@@ -1,13 +1,14 @@
 //! A table as a Parquet file: written whole, read by the names of its columns. A column that the
 //! file does not have keeps its default, and one that we do not know is left alone.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use parquet::basic::{LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::column::reader::ColumnReader;
 use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
 use parquet::file::metadata::{KeyValue, RowGroupMetaData};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::reader::{ChunkReader, FileReader, RowGroupReader};
@@ -64,6 +65,27 @@ fn properties(metadata: &[(&str, String)]) -> WriterProperties {
 /// # Errors
 /// Of `to`.
 pub fn write<T: Row, W: Write + Send>(
+    to: W,
+    rows: impl IntoIterator<Item = T>,
+    metadata: &[(&str, String)],
+    step: &mut dyn FnMut(),
+) -> Result<u64> {
+    written(to, rows, metadata, step).map_err(as_the_disk_said)
+}
+
+/// Without the word that the writer of Parquet puts before an error of the disk.
+fn as_the_disk_said(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<ParquetError>() {
+        Ok(ParquetError::External(cause)) => match cause.downcast::<io::Error>() {
+            Ok(cause) => anyhow::Error::new(*cause),
+            Err(cause) => anyhow::Error::new(ParquetError::External(cause)),
+        },
+        Ok(error) => anyhow::Error::new(error),
+        Err(error) => error,
+    }
+}
+
+fn written<T: Row, W: Write + Send>(
     to: W,
     rows: impl IntoIterator<Item = T>,
     metadata: &[(&str, String)],
@@ -277,6 +299,15 @@ mod tests {
             verdict_share: f64::from(n) / 7.0,
             ..Connection::default()
         }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_in_its_own_words() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let error = write(full, vec![row(1)], &[], &mut || ()).unwrap_err();
+        assert_eq!(format!("{error:#}"), "No space left on device (os error 28)");
+        let cause = error.downcast_ref::<io::Error>().unwrap();
+        assert_eq!(cause.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]

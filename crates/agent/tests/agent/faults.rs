@@ -230,14 +230,19 @@ fn refusal_of_another(spool: &Spool) -> String {
     refusal(&["--spool", spool.path.to_str().unwrap()])
 }
 
-/// A file system with room for one MiB, until it is dropped.
+/// A small file system, until it is dropped.
 struct SmallDisk(std::path::PathBuf);
 
 impl SmallDisk {
+    /// With room for one MiB.
     fn at(path: &std::path::Path) -> SmallDisk {
+        SmallDisk::of(1, path)
+    }
+
+    fn of(mib: u32, path: &std::path::Path) -> SmallDisk {
         std::fs::create_dir_all(path).unwrap();
         let mount = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"])
+            .args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"])
             .arg(path)
             .status();
         assert!(mount.unwrap().success());
@@ -283,6 +288,24 @@ fn a_full_disk_costs_rows_that_are_counted_and_later_ones_are_whole() {
     assert!(rows >= 20, "{rows} rows");
     assert!(rows + lost >= 220, "{rows} rows and {lost} lost of 220");
     assert!(spool.agent().iter().any(|row| row.event == AgentEvent::Unwritable));
+}
+
+/// As with the default limit of 1 GiB in the memory of a router: a journal that filled the disk
+/// would leave no room for files of it, and no later row would be written.
+#[test]
+fn on_a_disk_smaller_than_its_limit_an_agent_makes_room_for_the_newest_rows() {
+    needs_root!();
+    let (spool, host) = (Spool::new(), Namespace::new("host"));
+    let _disk = SmallDisk::of(2, &spool.path);
+    let agent = Agent::start(&spool.path, "cpu = 1.0\n");
+    let (server, _) = listener(&host);
+    // Each is two rows of some 300 bytes.
+    (0..4500).for_each(|_| connect_once(&host, &server, 10, 10));
+    wait_for("files of them", || !spool.connections(host.inode()).is_empty());
+    connect_once(&host, &server, 77, 10);
+    agent.stop();
+    let rows = spool.connections(host.inode());
+    assert!(rows.iter().any(|row| row.bytes_sent == 78), "of {} rows", rows.len());
 }
 
 #[test]
