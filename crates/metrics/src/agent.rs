@@ -101,7 +101,7 @@ pub const VERDICTS: Definition = Definition {
     name: "transom_tcp_verdicts",
     labels: &["verdict"],
     help: "Connections that ended or failed, by what held them back",
-    source: "[verdict of a row](agent.md#the-verdict-of-a-row)",
+    source: "[verdict of a row](agent-levels.md#the-verdict-of-a-row)",
     ..COUNTED
 };
 
