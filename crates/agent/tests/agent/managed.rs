@@ -41,7 +41,13 @@ impl Manager {
     fn told(&self) -> String {
         let mut words = [0; 100];
         self.socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let length = self.socket.recv(&mut words).expect("to be told");
+        let length = loop {
+            match self.socket.recv(&mut words) {
+                // A wait with an end does not go on by itself after a stop (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                received => break received.expect("to be told"),
+            }
+        };
         String::from_utf8_lossy(&words[..length]).into_owned()
     }
 
