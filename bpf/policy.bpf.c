@@ -262,6 +262,18 @@ static __always_inline void note_before(struct tcp_sock *tp, struct tx_tuned *tu
 	tuned->pacing_status = ((struct sock *)tp)->sk_pacing_status;
 }
 
+/* A limit takes effect when the window next grows: the first one would pass it. */
+static __always_inline void begin_with(void *where, struct tcp_sock *tp, const struct tx_wish *wish)
+{
+	u32 cap = wish->steady.cap;
+	int window = wish->initial_window;
+
+	if (!window && cap && cap < tp->snd_cwnd)
+		window = cap;
+	if (window)
+		bpf_setsockopt(where, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
+}
+
 /* `where` is what the helpers take: the context of sock_ops, or the socket of an iterator. */
 static __always_inline void act(void *where, struct tcp_sock *tp, struct tx_tuned *tuned,
 				const struct tx_wish *wish, bool is_new)
@@ -272,10 +284,8 @@ static __always_inline void act(void *where, struct tcp_sock *tp, struct tx_tune
 	note_before(tp, tuned, now);
 	copy_name(wanted, wish->algorithm[0] ? wish->algorithm : tuned->algorithm);
 	count_action(tuned, wish);
-	if (is_new && wish->initial_window) {
-		int window = wish->initial_window;
-		bpf_setsockopt(where, SOL_TCP, TCP_BPF_IW, &window, sizeof(window));
-	}
+	if (is_new)
+		begin_with(where, tp, wish);
 	tuned->refused = 0;
 	if (!same_name(now, wanted))
 		tuned->refused =

@@ -100,6 +100,23 @@ fn a_new_connection_gets_its_initial_window() {
     assert_eq!(socket_statistics(&path.left, port).get("cwnd").map(String::as_str), Some("23"));
 }
 
+/// The kernel's own first window is ten segments (RFC 6928).
+#[test]
+fn a_new_connection_begins_within_its_limit() {
+    needs_probes!();
+    let path = slow_path();
+    let window = |stream: &TcpStream| {
+        let port = stream.peer_addr().unwrap().port();
+        let cwnd = socket_statistics(&path.left, port).get("cwnd").cloned();
+        cwnd.expect("a window").parse::<u32>().expect("segments")
+    };
+    let within = |cap: &str| {
+        let _setting = Setting::of(path.left.name(), &["--cap", cap]);
+        window(&pair(&path).0)
+    };
+    assert_eq!((within("4"), within("30"), window(&pair(&path).0)), (4, 10, 10));
+}
+
 const FAR: &str = "[[rule]]\nmatch = { rtt = \"32ms..\" }\naction = { algorithm = \"steady\", target = 30, cap = 55 }\n";
 
 #[test]
