@@ -310,9 +310,13 @@ fn set(args: &Set) -> Result<()> {
     }
     let rule = policy.rules.remove(0);
     let floor = rule.matching.rtt_us.filter(|_| args.rtt.is_none());
+    let for_new_ones = rule.treatment.is_for_new_connections();
     let reached = hand::set(rule, scope)?;
     let running = count(reached.running as u64, "running connection", "running connections");
-    say!("{running}, and every new one that matches")?;
+    match for_new_ones {
+        true => say!("every new connection that matches; those that run have begun already")?,
+        false => say!("{running}, and every new one that matches")?,
+    }
     if let Some(range) = floor {
         let least = milliseconds(range.least);
         note!("transom: a target from a round trip of {least} on; --rtt 0ms.. gives it below");

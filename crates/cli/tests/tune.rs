@@ -94,7 +94,13 @@ fn programs_are_known_by_their_names_whether_they_connect_before_or_after() {
 fn a_new_connection_gets_its_initial_window() {
     needs_probes!();
     let path = slow_path();
-    let _setting = Setting::of(path.left.name(), &["--initial-window", "23"]);
+    let (running, _far) = pair(&path);
+    let words = ["--initial-window", "23"];
+    let _setting = Setting::of(path.left.name(), &words);
+    let said = tuned(&[&["set", "--netns", path.left.name()], &words[..]].concat());
+    assert_eq!(said, "every new connection that matches; those that run have begun already\n");
+    let port = running.peer_addr().unwrap().port();
+    assert_eq!(socket_statistics(&path.left, port)["cwnd"], "10");
     let (client, _server) = pair(&path);
     let port = client.peer_addr().unwrap().port();
     assert_eq!(socket_statistics(&path.left, port).get("cwnd").map(String::as_str), Some("23"));

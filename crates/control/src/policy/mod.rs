@@ -113,6 +113,11 @@ impl Treatment {
         self.algorithm.as_deref() == Some(crate::steady::NAME)
     }
 
+    /// Whether it has nothing for those that run.
+    pub fn is_for_new_connections(&self) -> bool {
+        self.algorithm.is_none() && self.parameters.cap == 0
+    }
+
     /// What the window is for the guard.
     pub fn window(&self) -> Window {
         match (self.is_aggressive(), self.parameters.target) {
