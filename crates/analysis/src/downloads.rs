@@ -103,11 +103,17 @@ fn mostly_silent(evidence: &Evidence) -> Option<Finding> {
     (share > THOUGHT_SHARE).then(|| {
         let cause =
             if activity::asks(evidence.steps) { Cause::Application } else { Cause::OtherSide };
+        // What came in one moment has no rate.
+        let took = match activity.length_ns {
+            0..1000 => "came at once".to_owned(),
+            length_ns => {
+                let rate = rate(summary.received as f64 * 8e9 / length_ns as f64);
+                format!("took {} ({rate})", time(length_ns))
+            }
+        };
         let finding = format!(
-            "A download of {} that took {} ({}), and the program here kept up; for {} of the time nothing was on its way, {}.",
+            "A download of {} that {took}, and the program here kept up; for {} of the time nothing was on its way, {}.",
             bytes(summary.received),
-            time(activity.length_ns),
-            rate(summary.received as f64 * 8e9 / activity.length_ns.max(1) as f64),
             percent(share),
             activity.silences(),
         );

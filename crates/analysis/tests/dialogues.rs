@@ -461,6 +461,11 @@ fn the_time_before_a_download_is_that_of_the_side_which_asks_for_it() {
 
 /// A download that is asked for once, or comes without, on a connection that is open for longer.
 fn one_download(after: bool, is_asked: bool, before: u64, behind: u64) -> Analysis {
+    download_in(10, after, is_asked, before, behind)
+}
+
+/// In so many parts, a round trip apart.
+fn download_in(parts: u32, after: bool, is_asked: bool, before: u64, behind: u64) -> Analysis {
     let mut client = Dialogue::new(after);
     client.state.tcp_state = TcpState::SynSent as u8;
     let opened = [TcpState::SynSent as u32, TcpState::Established as u32];
@@ -471,8 +476,8 @@ fn one_download(after: bool, is_asked: bool, before: u64, behind: u64) -> Analys
         client.sends(SMALL);
         client.waits(RTT);
     }
-    for _ in 0..10 {
-        client.arrives(2 * MSS);
+    for _ in 0..parts {
+        client.arrives(20 / parts * MSS);
         client.waits(RTT);
     }
     client.waits(behind);
@@ -498,6 +503,16 @@ fn a_download_is_not_judged_by_the_time_before_and_after_it() {
             let text = one_download(after, is_asked, 50 * MS, 50 * MS).verdict.text();
             assert!(text.contains("Record there") && !text.contains("before its first"), "{text}");
         }
+    }
+}
+
+#[test]
+fn a_download_that_came_in_one_moment_has_no_rate() {
+    for after in [false, true] {
+        let verdict = download_in(1, after, false, 3000 * MS, 9000 * MS).verdict;
+        let text = verdict.text();
+        assert!(text.contains("that came at once, and the program here kept up"), "{text}");
+        assert!(!text.contains("bit/s"), "{text}");
     }
 }
 
