@@ -113,7 +113,8 @@ fn base_bounds(seen: &Observation) -> [f64; 2] {
     match seen.handshake_s {
         Some(handshake) => {
             let low = handshake * (1.0 - HANDSHAKE.0) - HANDSHAKE.1;
-            [low.min(least - coarse_s), handshake.min(least) + HANDSHAKE.1]
+            // On a path shorter than what the handshake may be off by, the least is none at all.
+            [low.min(least - coarse_s).max(0.0), handshake.min(least) + HANDSHAKE.1]
         }
         None => [0.0, least],
     }
@@ -155,6 +156,14 @@ mod tests {
     }
 
     const RATE: f64 = 12_500.0;
+
+    #[test]
+    fn no_path_has_a_round_trip_below_zero() {
+        let seen =
+            Observation { handshake_s: Some(30e-6), least_s: Some(9e-6), ..seen(&[(0.0, 0.0)]) };
+        let [low, high] = base_bounds(&seen);
+        assert!(low == 0.0 && high > 30e-6, "{low} to {high}");
+    }
 
     #[test]
     fn an_acknowledgement_that_waits_for_another_segment_is_no_queue() {
