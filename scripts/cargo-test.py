@@ -4,11 +4,12 @@
     scripts/cargo-test.py [--runner COMMAND] ARGUMENTS…    those of cargo test, without a test's name
 
 Most tests wait for a network most of their time, so one program more runs at once than there are
-processors (TRANSOM_TEST_PROGRAMS), each with as many threads as processors. What one printed comes whole
-when it has ended. A test that failed is run again, alone, twice at most: tests of the kernel side run
-beside one another, and on a machine that others share too. What passes then was disturbed, or depends on
-chance; it is listed at the end, so that nobody overlooks it. A test that fails alone each time fails. With
---runner, each program is run by that command ("sudo -E").
+processors (TRANSOM_TEST_PROGRAMS), each with as many threads as processors; those that do hardly anything
+but wait run beside them, one after the other. What one printed comes whole when it has ended. A test that
+failed is run again, alone, twice at most: tests of the kernel side run beside one another, and on a machine
+that others share too. What passes then was disturbed, or depends on chance; it is listed at the end, so
+that nobody overlooks it. A test that fails alone each time fails. With --runner, each program is run by
+that command ("sudo -E").
 How it ended, and why what failed did, also goes to the file that TRANSOM_FAILED names (scripts/skipped.sh).
 """
 import concurrent.futures
@@ -29,7 +30,9 @@ ALONE = 2
 # How libtest ends where it has run all tests and some have failed.
 SOME_FAILED = 101
 # Named first, so that the end does not wait for one of them.
-LONG = ("behaviours", "docs", "tune_suggest", "android", "agent", "whatif", "questions", "top_tmux")
+LONG = ("docs", "tune_suggest", "android", "whatif", "questions", "top_tmux")
+# They take a sixth of a processor for minutes, so that in a place among the others they would keep it idle.
+WAITING = ("agent", "behaviours", "tiers", "tune_scopes", "tune_guard", "peer_cost")
 # The list at its end, and how many are in it. The line of each test may be broken by what a child writes.
 NAME = re.compile(r"^    (\S+)$", re.M)
 COUNT = re.compile(r"^test result: FAILED\. \d+ passed; (\d+) failed", re.M)
@@ -46,6 +49,7 @@ class Program:
         self.path = artifact["executable"]
         self.folder = Path(artifact["manifest_path"]).parent
         self.name = artifact["target"]["name"]
+        self.waits = self.name in WAITING and "test" in artifact["target"]["kind"]
         self.source = Path(artifact["target"]["src_path"]).relative_to(self.folder)
         self.environment = {
             "CARGO_MANIFEST_DIR": str(self.folder),
@@ -115,8 +119,20 @@ def built(arguments):
     messages = map(json.loads, cargo.stdout.splitlines())
     tests = [each for each in messages if each.get("executable") and each["profile"]["test"]]
     programs = [Program(each) for each in tests]
-    last = len(LONG)
-    return sorted(programs, key=lambda each: LONG.index(each.name) if each.name in LONG else last)
+    first = (*WAITING, *LONG)
+    return sorted(programs, key=lambda each: first.index(each.name) if each.name in first else len(first))
+
+
+def run_all(programs, runner, at_once):
+    """Each program with what failed of it."""
+    places, beside = concurrent.futures.ThreadPoolExecutor(at_once), concurrent.futures.ThreadPoolExecutor(1)
+    try:
+        # One at a time is one at a time.
+        ended = [(each, (beside if each.waits and at_once > 1 else places).submit(each.run, runner)) for each in programs]
+        return [(program, failed.result()) for program, failed in ended]
+    finally:
+        for pool in (places, beside):
+            pool.shutdown(cancel_futures=True)
 
 
 def alone(failed, runner):
@@ -159,8 +175,7 @@ def main(arguments):
         tell("the tests could not be built")
         return 1
     at_once = int(os.environ.get("TRANSOM_TEST_PROGRAMS") or os.cpu_count() + 1)
-    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        results = list(zip(programs, pool.map(lambda program: program.run(runner), programs)))
+    results = run_all(programs, runner, at_once)
     failed = [(program, tests) for program, tests in results if tests]
     if any(None in tests for _, tests in failed) or sum(len(tests) for _, tests in failed) > MOST:
         tell(f"failed: {names(failed)}", failed)

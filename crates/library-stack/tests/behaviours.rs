@@ -17,6 +17,7 @@ const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../supervisor/tests/
 /// Fewer lines would say that the table has hardly run.
 const LEAST: usize = 160;
 const PORT: &str = "7000";
+const PEER: [&str; 3] = ["10.70.0.2", "fd70:0::2", PORT];
 
 /// The lines of a list of `allowed.txt`.
 fn allowed<'a>(text: &'a str, list: &str) -> BTreeMap<&'a str, &'a str> {
@@ -97,64 +98,81 @@ fn compare_with_multipath_of_the_kernel(kernel: &str, ours: &str, native: &str) 
     );
 }
 
-struct Table {
-    bed: Bed,
-    program: String,
-    /// The same, with the kernel's Multipath TCP in the place of TCP.
+/// The table, and the same with the kernel's Multipath TCP in the place of TCP.
+struct Programs {
+    plain: String,
     multipath: String,
-    _peer: Running,
     _folder: tempfile::TempDir,
 }
 
-impl Table {
+impl Programs {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let named = |name, options: &[&str]| {
             compiled(folder.path(), name, options).to_str().expect("a plain name").to_owned()
         };
-        let program = named("behaviours", &[]);
+        let plain = named("behaviours", &[]);
         let multipath = named("behaviours-multipath", &["-DMULTIPATH"]);
+        Self { plain, multipath, _folder: folder }
+    }
+}
+
+/// Two hosts, and the other side of the table on one of them.
+struct Table<'a> {
+    bed: Bed,
+    programs: &'a Programs,
+    _peer: Running,
+}
+
+impl<'a> Table<'a> {
+    fn new(programs: &'a Programs) -> Self {
         let bed = bed();
-        let mut peer = Command::new(&program);
+        let mut peer = Command::new(&programs.plain);
         peer.args(["peer", PORT, "mptcp"]);
         bed.server.take(&mut peer);
         let mut peer = Running::start(&mut peer);
         peer.wait_for("ready");
-        Self { bed, program, multipath, _peer: peer, _folder: folder }
-    }
-
-    fn words(&self) -> [&str; 4] {
-        [&self.program, "10.70.0.2", "fd70:0::2", PORT]
+        Self { bed, programs, _peer: peer }
     }
 
     fn native(&self, program: &str) -> String {
         let mut command = Command::new(program);
-        command.args(&self.words()[1..]);
+        command.args(PEER);
         self.bed.client.take(&mut command);
         Running::start(&mut command).end_within(bed::TABLE).text()
     }
 
     fn on_the_library(&self, options: &[&str]) -> String {
-        self.bed.run(options, &self.words()).end_within(bed::TABLE).text()
+        let words = [&[self.programs.plain.as_str()], &PEER[..]].concat();
+        self.bed.run(options, &words).end_within(bed::TABLE).text()
     }
 }
 
 #[test]
 fn sockets_behave_on_the_library_as_on_the_kernel() {
     needs!("root", "cc");
-    let table = Table::new();
-    let ours = table.on_the_library(&["--path", "c0"]);
-    compare(&table.native(&table.program), &ours, &["pair"]);
+    let programs = Programs::new();
+    // A table waits most of its time: each has hosts of its own, and they run beside one another.
+    let (library, kernel) = (Table::new(&programs), Table::new(&programs));
+    let (ours, native) = std::thread::scope(|scope| {
+        let ours = scope.spawn(|| library.on_the_library(&["--path", "c0"]));
+        let native = kernel.native(&programs.plain);
+        (ours.join().expect("its table"), native)
+    });
+    compare(&native, &ours, &["pair"]);
 }
 
 #[test]
 fn sockets_behave_over_two_paths_as_on_the_kernel() {
     needs!("root", "cc", "mptcp");
-    let table = Table::new();
-    let ours = table.on_the_library(&["--mptcp", "--path", "c0", "--path", "c1"]);
-    let (native, multipath) = std::thread::scope(|scope| {
-        let multipath = scope.spawn(|| table.native(&table.multipath));
-        (table.native(&table.program), multipath.join().expect("its table"))
+    let programs = Programs::new();
+    let (library, kernel) = (Table::new(&programs), Table::new(&programs));
+    let options = ["--mptcp", "--path", "c0", "--path", "c1"];
+    let (ours, native, multipath) = std::thread::scope(|scope| {
+        let ours = scope.spawn(|| library.on_the_library(&options));
+        let multipath = scope.spawn(|| kernel.native(&programs.multipath));
+        let native = kernel.native(&programs.plain);
+        (ours.join().expect("its table"), native, multipath.join().expect("its table"))
     });
     compare(&native, &ours, &["multipath", "multipath on the library", "pair"]);
     compare_with_multipath_of_the_kernel(&multipath, &ours, &native);
