@@ -162,9 +162,14 @@ impl Evidence<'_> {
         FIXED_RATE_RTTS * self.summary.rtt.map_or(0, |rtt| u64::from(rtt.min_us) * 1000)
     }
 
-    /// Since when nothing has come back though the timer has expired again and again, until the end.
+    /// Since when nothing has come back though the timer has expired again and again, until the other
+    /// side gave up, or until the end. One that closed before has asked for all, and waits for the answer.
     pub fn silence(&self) -> Option<Silence> {
-        let gave_up = self.gave_up();
+        let gave_up = self.gave_up().and_then(|at| self.silence_until(Some(at)));
+        gave_up.or_else(|| self.silence_until(None))
+    }
+
+    fn silence_until(&self, gave_up: Option<usize>) -> Option<Silence> {
         let steps = &self.steps[..gave_up.unwrap_or(self.steps.len())];
         let told = |at: usize| {
             matches!(steps[at].kind(), Kind::Ack | Kind::DupAck)

@@ -338,6 +338,32 @@ fn a_side_that_gives_up_has_not_answered() {
     assert!(!text.contains("Nothing was acknowledged") && !text.contains("MTU"), "{text}");
 }
 
+/// A program there that closes its side when it has asked for all (`nc -N`) waits on for the answer.
+#[test]
+fn a_side_that_closed_before_the_silence_has_not_given_up() {
+    for (unanswered, word) in [(&[MSS, MSS][..], "MTU of the path is"), (&[200; 10], "NAT")] {
+        let mut events = then_silence(300, unanswered);
+        let at = events.iter().position(|event| event.kind == Kind::Rto).unwrap();
+        let silent = events.split_off(at);
+        let mut closed = then_given_up(events, false);
+        closed.retain(|event| !is_last_ack(event));
+        let state = *closed.last().unwrap().state().unwrap();
+        closed.extend(silent.into_iter().map(|event| Event {
+            body: Body::State(State {
+                tcp_state: TcpState::CloseWait as u8,
+                rcv_nxt: state.rcv_nxt,
+                ..*event.state().unwrap()
+            }),
+            ..event
+        }));
+        assert_says(&one(&closed), Cause::PeerVanished, &["Nothing came back in the last", word]);
+    }
+}
+
+fn is_last_ack(event: &Event) -> bool {
+    event.kind == Kind::State && event.aux[1] == TcpState::LastAck as u32
+}
+
 /// A path whose MTU becomes smaller in mid-flow: short messages overtake the long one that is stuck. Where
 /// a full segment has overtaken it, too, its length is not why it is stuck.
 #[test]
