@@ -4,7 +4,7 @@
 //! A proxy that "reads slowly" waits for its other connection, and one that "has nothing to send" for
 //! its source. Neither can be seen in one connection alone.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::units::bytes;
 use crate::{Analysis, Cause, are_both_ends};
@@ -88,13 +88,14 @@ fn passed_on(all: &[Analysis]) -> Vec<(usize, usize)> {
     }
     let apart = |&(a, b): &(usize, usize)| (all[a].start_ns.abs_diff(all[b].start_ns), a, b);
     pairs.sort_unstable_by_key(apart);
-    let mut chosen: Vec<(usize, usize)> = Vec::new();
-    for pair in pairs {
-        if !chosen.iter().any(|&(a, b)| a == pair.0 || b == pair.1) {
-            chosen.push(pair);
-        }
-    }
-    chosen
+    // None both receives and sends most of what it carries: one set is enough.
+    let mut chosen = HashSet::new();
+    pairs.retain(|pair| {
+        let is_free = !chosen.contains(&pair.0) && !chosen.contains(&pair.1);
+        chosen.extend(is_free.then_some([pair.0, pair.1]).into_iter().flatten());
+        is_free
+    });
+    pairs
 }
 
 fn passes_on(inbound: &Analysis, outbound: &Analysis) -> bool {

@@ -5,39 +5,11 @@ mod sender;
 use sender::{MS, MSS, Sender, Setup, assert_says, one, open_event};
 use transom_analysis::{Analysis, Cause, Recording, analyse};
 use transom_event::tcp_info::{TcpInfo, Waited};
-use transom_event::{Body, CaState, Direction, Event, Kind, Place, State, TcpState, UNSET};
+use transom_event::{Body, Direction, Event, Kind, Place, State, TcpState};
 
-/// Segments of `MSS` that arrive each ms for one second; `change(ms, state)`.
+/// For one second.
 fn download(change: impl Fn(u32, &mut State)) -> Vec<Event> {
-    let mut events = vec![open_event(0, 2)];
-    for ms in 1..1000u32 {
-        let mut state = State {
-            cwnd: 10,
-            ssthresh: i32::MAX as u32,
-            clamp: UNSET,
-            rcv_nxt: ms * MSS,
-            snd_wnd: 65_536,
-            rcv_wnd: 1_000_000,
-            srtt_us: 20_000,
-            min_rtt_us: 20_000,
-            rto_us: 220_000,
-            pacing_rate: u64::MAX,
-            mss: MSS as u16,
-            tcp_state: TcpState::Established as u8,
-            ca_state: CaState::Open as u8,
-            ..State::default()
-        };
-        change(ms, &mut state);
-        events.push(Event {
-            time_ns: u64::from(ms) * MS,
-            kind: Kind::Ack,
-            place: Place::RcvEstablished,
-            aux: [0, 10],
-            body: Body::State(state),
-            ..events[0]
-        });
-    }
-    events
+    sender::download(1000, change)
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 mod sender;
 
-use sender::{MS, MSS, Program, Sender, Setup, assert_says, open_event};
+use sender::{MS, MSS, Program, Sender, Setup, assert_says, download};
 use transom_analysis::{Analysis, Cause, Recording, analyse};
-use transom_event::{Body, CaState, Event, Kind, Place, State, TcpState, UNSET};
+use transom_event::{Body, Event};
 
 const INBOUND: u64 = 7;
 const OUTBOUND: u64 = 8;
@@ -30,36 +30,13 @@ fn outbound(program: Program) -> Vec<Event> {
 
 /// What the proxy receives meanwhile, so many bytes, and reads at once or slowly.
 fn inbound(bytes: u64, slowly: bool) -> Vec<Event> {
-    let mut events = vec![open_event(0, 2)];
-    for ms in 1..SECONDS * 1000 {
-        let full = slowly && ms > 300;
-        let state = State {
-            cwnd: 10,
-            ssthresh: i32::MAX as u32,
-            clamp: UNSET,
-            rcv_nxt: (bytes * ms / (SECONDS * 1000 - 1)) as u32,
-            snd_wnd: 65_536,
-            rcv_wnd: if full { 100_000 } else { 1_000_000 },
-            recv_queue: if full { 1_800_000 } else { 0 },
-            srtt_us: 20_000,
-            min_rtt_us: 20_000,
-            rto_us: 220_000,
-            pacing_rate: u64::MAX,
-            mss: MSS as u16,
-            tcp_state: TcpState::Established as u8,
-            ca_state: CaState::Open as u8,
-            ..State::default()
-        };
-        events.push(Event {
-            time_ns: ms * MS,
-            kind: Kind::Ack,
-            place: Place::RcvEstablished,
-            aux: [0, 10],
-            body: Body::State(state),
-            ..events[0]
-        });
-    }
-    events
+    let length_ms = SECONDS as u32 * 1000;
+    download(length_ms, |ms, state| {
+        state.rcv_nxt = (bytes * u64::from(ms) / u64::from(length_ms - 1)) as u32;
+        if slowly && ms > 300 {
+            (state.rcv_wnd, state.recv_queue) = (100_000, 1_800_000);
+        }
+    })
 }
 
 fn acked(events: &[Event]) -> u64 {

@@ -154,6 +154,39 @@ pub fn one(events: &[Event]) -> Analysis {
     analyse(&Recording::from_iter(events)).remove(0)
 }
 
+/// Segments of `MSS` that arrive each ms, until `length_ms`; `change(ms, state)`.
+pub fn download(length_ms: u32, change: impl Fn(u32, &mut State)) -> Vec<Event> {
+    let mut events = vec![open_event(0, 2)];
+    for ms in 1..length_ms {
+        let mut state = State {
+            cwnd: 10,
+            ssthresh: NOT_SET,
+            clamp: UNSET,
+            rcv_nxt: ms * MSS,
+            snd_wnd: 65_536,
+            rcv_wnd: 1_000_000,
+            srtt_us: 20_000,
+            min_rtt_us: 20_000,
+            rto_us: 220_000,
+            pacing_rate: u64::MAX,
+            mss: MSS as u16,
+            tcp_state: TcpState::Established as u8,
+            ca_state: CaState::Open as u8,
+            ..State::default()
+        };
+        change(ms, &mut state);
+        events.push(Event {
+            time_ns: u64::from(ms) * MS,
+            kind: Kind::Ack,
+            place: Place::RcvEstablished,
+            aux: [0, 10],
+            body: Body::State(state),
+            ..events[0]
+        });
+    }
+    events
+}
+
 #[track_caller]
 pub fn assert_says(analysis: &Analysis, cause: Cause, words: &[&str]) {
     let text = analysis.verdict.text();
