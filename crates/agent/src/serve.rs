@@ -140,8 +140,9 @@ mod tests {
     #[test]
     fn a_query_changes_nothing_and_head_has_no_body() {
         for asked in ["/metrics?job=web", "http://[::1]:9464/metrics", "HTTP://x/metrics?job=web"] {
-            let answer = ask(&format!("GET {asked} HTTP/1.1\r\n\r\n"));
-            assert!(answer.starts_with("HTTP/1.1 200 OK"), "{asked}: {answer}");
+            let accept = "Accept: application/openmetrics-text";
+            let answer = ask(&format!("GET {asked} HTTP/1.1\r\n{accept}\r\n\r\n"));
+            assert!(answer.ends_with("# EOF\n"), "{asked}: {answer}");
         }
         let head = ask("HEAD /metrics HTTP/1.1\r\n\r\n");
         assert!(head.starts_with("HTTP/1.1 200 OK") && head.ends_with("\r\n\r\n"), "{head}");
