@@ -18,6 +18,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import empty
@@ -97,11 +98,10 @@ def record(path, *more):
         return Observer(words, ready, stderr=log)
 
 
-def summary(path):
+def summary(said):
     """Events, bytes an event and losses, as the recorder itself says."""
-    text = path.with_suffix(".log").read_text()
-    events = re.search(r"(\d+) events, .* \(([\d.]+) B each\)", text)
-    lost = sum(map(int, re.findall(r"(\d+) events were lost", text)))
+    events = re.search(r"(\d+) events, .* \(([\d.]+) B each\)", said)
+    lost = sum(map(int, re.findall(r"(\d+) events were lost", said)))
     return int(events[1]), float(events[2]), lost
 
 
@@ -109,10 +109,10 @@ SIGINT = 2
 
 
 class Recordings:
-    """Starts recordings, and keeps what each said at its end."""
+    """Starts recordings, and keeps what each used, and said at its end."""
 
     def __init__(self, where):
-        self.path, self.said = where / "recording.parquet", []
+        self.path, self.ended = where / "recording.parquet", []
 
     @contextmanager
     def running(self, *more):
@@ -123,13 +123,14 @@ class Recordings:
         finally:
             took, used = time.monotonic() - began, observer.cpu() - used
             _, memory = observer.stop(SIGINT)
-            events, size, lost = summary(self.path)
-            self.said.append({"rate": events / took, "cpu": used / events, "bytes": size, "lost": lost,
-                              "memory": memory})
-            self.path.unlink()
+            log = self.path.with_suffix(".log")
+            self.ended.append({"took": took, "cpu": used, "memory": memory, "said": log.read_text()})
+            for file in self.path.parent.glob(f"{self.path.stem}.*"):
+                file.unlink()
 
-    def median(self, key):
-        return statistics.median(each[key] for each in self.said)
+    def number(self, pattern):
+        """Of all recordings together."""
+        return sum(int(n) for each in self.ended for n in re.findall(pattern, each["said"]))
 
 
 def measure_loads(where):
@@ -148,45 +149,20 @@ def measure_packets(where):
     """`record --pcap`: the ratio, and how many packets were captured, and how many were not in time."""
     results = {}
     for mode, connections, name, _ in LOADS:
-        captured, late = 0, 0
-
-        @contextmanager
-        def capturing():
-            nonlocal captured, late
-            path = where / "packets.parquet"
-            observer = record(path, "--pcap", path.with_suffix(".pcapng"))
-            try:
-                yield
-            finally:
-                observer.stop(SIGINT)
-                text = path.with_suffix(".log").read_text()
-                captured += sum(map(int, re.findall(r"(\d+) packets beside", text)))
-                late += sum(map(int, re.findall(r"(\d+) packets were not", text)))
-                for file in where.glob("packets.p*"):
-                    file.unlink()
-
-        under = slices.Load(LOAD, mode, connections)
+        recordings, under = Recordings(where), slices.Load(LOAD, mode, connections)
+        capturing = partial(recordings.running, "--pcap", recordings.path.with_suffix(".pcapng"))
         (rates,) = slices.ratios(under, {"packets": capturing}, ROUNDS // 2)["packets"]
         under.stop()
-        results[mode] = rates, captured, late
+        results[mode] = rates, recordings.number(r"(\d+) packets beside"), recordings.number(r"(\d+) packets were not")
         print(f"  {name}, with packets: {slices.middle(rates)}", flush=True)
     return results
 
 
 def measure_bystanders(where):
     """What a recording of other connections costs the requests and replies of 4 connections."""
-    def filtered(words):
-        @contextmanager
-        def running():
-            observer = record(where / "bystanders.parquet", *words)
-            try:
-                yield
-            finally:
-                observer.stop(SIGINT)
-        return running
-
-    under = slices.Load(LOAD, "echo", 4)
-    found = slices.ratios(under, {words: filtered(words) for words in BYSTANDERS}, ROUNDS // 2)
+    recordings, under = Recordings(where), slices.Load(LOAD, "echo", 4)
+    watchers = {words: partial(recordings.running, *words) for words in BYSTANDERS}
+    found = slices.ratios(under, watchers, ROUNDS // 2)
     under.stop()
     return {words: rates for words, (rates,) in found.items()}
 
@@ -290,7 +266,7 @@ def measure_rivals(where):
         ours_kernel = bpf_seconds({n for n in programs() if n.startswith("tp_")})
         recorder = observer.cpu() - begun
         cpu, _ = observer.stop(SIGINT)
-        events, _, _ = summary(path)
+        events, _, _ = summary(path.with_suffix(".log").read_text())
         ours = (cpu + ours_kernel) / events
         ours_live = (recorder + ours_kernel) / events
 
@@ -330,7 +306,7 @@ def measure_report(where):
         observer = record(path)
         load("echo", 2, seconds)
         observer.stop(SIGINT)
-        events, _, _ = summary(path)
+        events, _, _ = summary(path.with_suffix(".log").read_text())
         seconds *= 1.1 * max(1.2, 1_000_000 / max(events, 1))
     page = where / "million.html"
     began = time.monotonic()
@@ -352,11 +328,15 @@ def write_loads(results):
     lines = ["| load | with ÷ without | empty programs | events/s | lost | recorder, ns an event "
              "| bytes an event | memory | target |", "|---|---|---|---|---|---|---|---|---|"]
     for mode, _, name, target in LOADS:
-        rates, floors, said = results[mode]
+        rates, floors, recordings = results[mode]
+        ended = [(each, *summary(each["said"])) for each in recordings.ended]
+        events = statistics.median(n / each["took"] for each, n, _, _ in ended)
+        cpu = statistics.median(each["cpu"] / n for each, n, _, _ in ended)
+        size, lost = statistics.median(size for _, _, size, _ in ended), sum(lost for *_, lost in ended)
+        memory = max(each["memory"] for each in recordings.ended)
         lines.append(
-            f"| {name} | {slices.middle(rates)} | {slices.middle(floors)} | {said.median('rate'):,.0f} "
-            f"| {sum(each['lost'] for each in said.said)} | {said.median('cpu') * 1e9:.0f} "
-            f"| {said.median('bytes'):.1f} | {max(each['memory'] for each in said.said) / 2**20:.0f} MiB "
+            f"| {name} | {slices.middle(rates)} | {slices.middle(floors)} | {events:,.0f} | {lost} "
+            f"| {cpu * 1e9:.0f} | {size:.1f} | {memory / 2**20:.0f} MiB "
             f"| ≥ {target}: {verdict(statistics.median(rates) >= target)} |")
     return lines
 
